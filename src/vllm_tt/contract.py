@@ -1,0 +1,227 @@
+"""The adapter contract: what a model's class declares and the calls that the worker makes on it.
+
+The names, arguments and defaults are those that tt-metal's vLLM generators implement. One table,
+`CALLS`, states every call; the worker's tests and the bundle validator both read it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from vllm_tt.log import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["CALLS", "Adapter", "Call", "Capabilities"]
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Capabilities:
+    """What an adapter class declares in its ``model_capabilities`` dict; absent means off.
+
+    Keys of the contract that this table does not list are ignored.
+    """
+
+    supports_prefix_caching: bool = False
+    """Prefill honours a ``start_pos`` above zero for pages that other requests wrote."""
+    supports_chunked_prefill: bool = False
+    """Prefill may be called with consecutive chunks of one prompt."""
+    supports_async_decode: bool = False
+    """Decode can be submitted and read back separately."""
+    supports_sample_on_device: bool = False
+    """Prefill and decode accept ``sampling_params`` and return tokens."""
+    supports_device_penalties: bool = True
+    """Device sampling applies the three penalties."""
+    max_device_top_k: int | None = None
+    """Largest ``top_k`` that the device samples with; None means no limit is declared."""
+
+    @classmethod
+    def from_mapping(cls, declared: Mapping[str, Any] | None, owner: str) -> Capabilities:
+        """The capabilities in ``declared``; a value of the wrong type counts as absent, with a warning."""
+        if declared is None:
+            return cls()
+        if not isinstance(declared, dict):
+            log.warning("%s: model_capabilities must be a dict, got %s; all are off", owner, type(declared).__name__)
+            return cls()
+        known = {}
+        for field in fields(cls):
+            if field.name not in declared:
+                continue
+            value = declared[field.name]
+            expected = int if field.name == "max_device_top_k" else bool
+            if type(value) is expected:
+                known[field.name] = value
+            else:
+                log.warning("%s: %s must be %s, got %r; ignored", owner, field.name, expected.__name__, value)
+        return cls(**known)
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """A model that the worker can serve.
+
+    Shapes: n is the number of rows in a prefill, B the number of slots, W the page table's width
+    (pages of the longest request), V the vocabulary. Page ids index the KV cache's first
+    dimension; page 0 is the null page, which no request owns and any padded write may touch.
+    """
+
+    @classmethod
+    def initialize_vllm_model(
+        cls,
+        hf_config: Any,
+        mesh_device: Any,
+        max_batch_size: int,
+        *,
+        max_seq_len: int,
+        tt_data_parallel: int,
+        optimizations: str | None,
+    ) -> Adapter:
+        """Load the weights onto the mesh. The first three are passed by position."""
+
+    def allocate_kv_cache(self, shape: tuple[int, int, int, int], dtype: Any, num_layers: int) -> Any:
+        """One cache for all layers: shape is (pages, KV heads per chip, page size, head size).
+
+        ``dtype`` is a torch dtype. The result comes back as ``kv_cache`` in every call. A class may
+        instead define ``allocate_kv_cache_per_layer(specs)`` with a list of (shape, dtype, buffer index).
+        """
+
+    def prefill_forward(
+        self,
+        *,
+        tokens: Any,
+        page_table: Any,
+        kv_cache: Any,
+        enable_trace: bool,
+        prompt_lens: Any,
+        start_pos: Any,
+        empty_slots: list[int],
+    ) -> Any:
+        """Compute rows ``tokens[i, start_pos[i]:prompt_lens[i]]``; returns logits [n, 1, V] or [n, S, V].
+
+        tokens: torch int32 [n, longest prompt], each row from the prompt's first token, zero padded;
+        page_table: torch int32 [n, W] in row order; prompt_lens, start_pos: numpy int64 [n];
+        empty_slots: the device slot of each row.
+        """
+
+    def decode_forward(
+        self,
+        *,
+        tokens: Any,
+        page_table: Any,
+        kv_cache: Any,
+        start_pos: Any,
+        enable_trace: bool,
+        read_from_device: bool,
+    ) -> Any:
+        """One token for every slot; returns host logits [B, 1, V] or a device handle.
+
+        tokens: torch int32 [B, 1]; start_pos: torch int32 [B], the position of that token, -1 for
+        a slot that is not decoding; page_table: torch int32 [B, W]. Indexed by slot.
+        """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """One call that the worker makes on an adapter's class or instance."""
+
+    method: str
+    always: tuple[str, ...]
+    """Keyword arguments of every call."""
+    sometimes: Mapping[str, str]
+    """Further keyword arguments, each with the condition under which it is sent."""
+    positional: int = 0
+    """How many of ``always``, from the first, are passed by position."""
+    on_class: bool = False
+    """A class or static method, called before there is an instance."""
+    needed: str = ""
+    """When the method must exist; empty means it is optional."""
+
+
+_REQUEST_ROPE = "models with request-specific rotary state"
+_DEVICE_SAMPLING = "device sampling"
+_CONTRACT_V1 = "decode_input_update_contract = 1"
+
+CALLS: tuple[Call, ...] = (
+    Call(
+        method="get_max_tokens_all_users",
+        always=("model_name", "num_devices", "tt_data_parallel", "max_model_len", "max_num_seqs"),
+        sometimes={},
+        on_class=True,
+    ),
+    Call(method="get_kv_cache_spec", always=("vllm_config",), sometimes={}, positional=1, on_class=True),
+    Call(
+        method="initialize_vllm_model",
+        always=("hf_config", "mesh_device", "max_batch_size", "max_seq_len", "tt_data_parallel", "optimizations"),
+        sometimes={},
+        positional=3,
+        on_class=True,
+        needed="always",
+    ),
+    Call(method="allocate_kv_cache_per_layer", always=("specs",), sometimes={}, positional=1),
+    Call(
+        method="allocate_kv_cache",
+        always=("shape", "dtype", "num_layers"),
+        sometimes={},
+        positional=3,
+        needed="without allocate_kv_cache_per_layer",
+    ),
+    Call(
+        method="warmup_model_prefill",
+        always=("enable_trace", "kv_cache", "can_sample_on_device"),
+        sometimes={},
+        needed="enable_model_warmup",
+    ),
+    Call(
+        method="warmup_model_decode",
+        always=("enable_trace", "kv_cache", "can_sample_on_device", "max_batch_size", "num_blocks"),
+        sometimes={},
+        needed="enable_model_warmup",
+    ),
+    Call(
+        method="prefill_forward",
+        always=("tokens", "page_table", "kv_cache", "enable_trace", "prompt_lens", "start_pos", "empty_slots"),
+        sometimes={
+            "sampling_params": _DEVICE_SAMPLING,
+            "page_tables_per_layer": "several KV cache groups",
+            "pixel_values": "multimodal models",
+            "image_grid_thw": "multimodal models",
+        },
+        needed="always",
+    ),
+    Call(
+        method="decode_forward",
+        always=("tokens", "page_table", "kv_cache", "start_pos", "enable_trace", "read_from_device"),
+        sometimes={
+            "sampling_params": _DEVICE_SAMPLING,
+            "reset_batch": _DEVICE_SAMPLING + ", adapters without " + _CONTRACT_V1,
+            "reload_inputs": _CONTRACT_V1,
+            "reload_page_table": _CONTRACT_V1,
+            "reload_sampling_params": _CONTRACT_V1,
+            "reset_sampling_state": _CONTRACT_V1,
+            "prompt_tokens": "device penalties",
+            "output_tokens": "device penalties",
+            "page_tables_per_layer": "several KV cache groups",
+            "rope_deltas_all_users": _REQUEST_ROPE,
+        },
+        needed="always",
+    ),
+    Call(
+        method="read_decode_output",
+        always=("out", "async_read"),
+        sometimes={},
+        positional=1,
+        needed="supports_async_decode, unless decode returns host tensors",
+    ),
+    Call(
+        method="process_decode_output_host",
+        always=("out", "is_tokens"),
+        sometimes={},
+        positional=1,
+        needed="decode returns a device handle",
+    ),
+)
+"""Every call of the worker on an adapter, in the order of a server's life."""
