@@ -1,0 +1,201 @@
+"""Every environment variable that the package reads, in one typed table.
+
+An unset or blank variable yields its default. A value that cannot be read is an error naming the
+variable, never a silent default.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from vllm_tt.errors import ConfigError
+from vllm_tt.mesh import MESH_GRIDS, MeshGrid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = [
+    "BUILTIN_MODELS",
+    "CACHE_DIR",
+    "CLASS_OVERRIDES",
+    "EMULATE",
+    "EXTRA_MODELS_DIR",
+    "IGNORE_REQUIRES",
+    "LLAMA_TEXT_VER",
+    "MESH_DEVICE",
+    "METAL_HOME",
+    "QWEN3_TEXT_VER",
+    "QWEN35_TEXT_VER",
+    "VARIABLES",
+    "VISIBLE_DEVICES",
+    "EnvError",
+    "Variable",
+]
+
+T = TypeVar("T")
+
+_TRUE = ("1", "true", "yes", "on")
+_FALSE = ("0", "false", "no", "off")
+
+
+class EnvError(ConfigError):
+    """{name}={found!r} is not valid: expected {expected}. Unset it for the default ({default})."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variable(Generic[T]):
+    """One environment variable."""
+
+    name: str
+    parse: Callable[[str], T]
+    """From the stripped, non-empty text to the value; a ValueError means the text is not valid."""
+    default: Callable[[Mapping[str, str]], T]
+    """The value when the variable is unset or blank, given the environment."""
+    expected: str
+    """What a valid value looks like, to complete the sentence "expected ..."."""
+    otherwise: str
+    """The default, in words."""
+    help: str
+
+    def get(self, environ: Mapping[str, str] | None = None) -> T:
+        """The value in ``environ`` (the process's own by default); raises EnvError."""
+        environ = os.environ if environ is None else environ
+        text = environ.get(self.name, "").strip()
+        if not text:
+            return self.default(environ)
+        try:
+            return self.parse(text)
+        except ValueError:
+            raise EnvError(name=self.name, found=text, expected=self.expected, default=self.otherwise) from None
+
+
+def _text(name: str, otherwise: str, help_text: str) -> Variable[str | None]:
+    return Variable(name=name, parse=str, default=_none, expected="text", otherwise=otherwise, help=help_text)
+
+
+def _switch(name: str, *, default: bool, help_text: str) -> Variable[bool]:
+    return Variable(
+        name=name,
+        parse=_bool,
+        default=lambda _environ: default,
+        expected=f"one of {', '.join(_TRUE)} or {', '.join(_FALSE)}",
+        otherwise="1" if default else "0",
+        help=help_text,
+    )
+
+
+def _none(_environ: Mapping[str, str]) -> None:
+    return None
+
+
+def _bool(text: str) -> bool:
+    word = text.lower()
+    if word not in _TRUE + _FALSE:
+        raise ValueError(text)
+    return word in _TRUE
+
+
+def _mesh_name(text: str) -> str:
+    if text not in MESH_GRIDS:
+        raise ValueError(text)
+    return text
+
+
+def _class_overrides(text: str) -> dict[str, str]:
+    pairs = [part.strip() for part in text.split(",") if part.strip()]
+    found = [re.fullmatch(r"(\w+)\s*=\s*([\w.]+:\w+)", pair) for pair in pairs]
+    if not all(found):
+        raise ValueError(text)
+    return {match[1]: match[2] for match in found if match}
+
+
+def _default_cache(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_CACHE_HOME", "").strip()
+    return (Path(base) if base else Path.home() / ".cache") / "vllm-tt"
+
+
+_MESHES = ", ".join(MESH_GRIDS)
+
+EMULATE: Variable[str | None] = Variable(
+    name="TT_EMULATE",
+    parse=_mesh_name,
+    default=_none,
+    expected=f"one of {_MESHES}",
+    otherwise="real devices",
+    help="Mesh to emulate: ttnn runs on the host against a mock cluster, kernels do not compute.",
+)
+MESH_DEVICE: Variable[MeshGrid | None] = Variable(
+    name="MESH_DEVICE",
+    parse=MeshGrid.parse,
+    default=_none,
+    expected=f'one of {_MESHES}, or a grid such as "(2,4)"',
+    otherwise="one row of all devices",
+    help="Mesh to open: a machine's name or a grid of (rows, columns).",
+)
+VISIBLE_DEVICES = _text(
+    "TT_VISIBLE_DEVICES", "all devices", "Device ids that the process may open, comma separated; read by tt-metal too."
+)
+METAL_HOME: Variable[Path | None] = Variable(
+    name="TT_METAL_HOME",
+    parse=Path,
+    default=_none,
+    expected="a folder",
+    otherwise="the installed ttnn package",
+    help="The tt-metal checkout that holds the built-in generators.",
+)
+EXTRA_MODELS_DIR = _text(
+    "EXTRA_MODELS_DIR", "no bundles", "Folders whose sub-folders are model bundles, separated by ':'."
+)
+BUILTIN_MODELS = _switch(
+    "TT_VLLM_BUILTIN_MODELS", default=True, help_text="Register the generators built into tt-metal, beside the bundles."
+)
+CLASS_OVERRIDES: Variable[dict[str, str]] = Variable(
+    name="TT_MODEL_CLASS_OVERRIDES",
+    parse=_class_overrides,
+    default=lambda _environ: {},
+    expected='"Architecture=module:Class", comma separated',
+    otherwise="no override",
+    help="Adapter classes that replace those of bundles and built-ins, by architecture.",
+)
+LLAMA_TEXT_VER = _text(
+    "TT_LLAMA_TEXT_VER", "tt_transformers", "Which of tt-metal's generators serves Llama text models."
+)
+QWEN3_TEXT_VER = _text(
+    "TT_QWEN3_TEXT_VER", "tt_transformers", "Which of tt-metal's generators serves Qwen 3 text models."
+)
+QWEN35_TEXT_VER = _text(
+    "TT_QWEN35_TEXT_VER", "qwen36_blackhole", "Which of tt-metal's generators serves Qwen 3.5 and 3.6 models."
+)
+IGNORE_REQUIRES = _switch(
+    "TT_BUNDLE_IGNORE_REQUIRES",
+    default=False,
+    help_text="Load bundles whose version requirements the installation does not meet.",
+)
+CACHE_DIR: Variable[Path] = Variable(
+    name="TT_VLLM_CACHE",
+    parse=Path,
+    default=_default_cache,
+    expected="a folder",
+    otherwise="$XDG_CACHE_HOME/vllm-tt or ~/.cache/vllm-tt",
+    help="Where emulated machines, kernels built for them and the demo's checkpoint are kept.",
+)
+
+VARIABLES: tuple[Variable[Any], ...] = (
+    EMULATE,
+    MESH_DEVICE,
+    VISIBLE_DEVICES,
+    METAL_HOME,
+    EXTRA_MODELS_DIR,
+    BUILTIN_MODELS,
+    CLASS_OVERRIDES,
+    LLAMA_TEXT_VER,
+    QWEN3_TEXT_VER,
+    QWEN35_TEXT_VER,
+    IGNORE_REQUIRES,
+    CACHE_DIR,
+)
+"""Every variable, in the order of the documentation."""
