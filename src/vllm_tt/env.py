@@ -147,9 +147,7 @@ METAL_HOME: Variable[Path | None] = Variable(
     otherwise="the installed ttnn package",
     help="The tt-metal checkout that holds the built-in generators.",
 )
-EXTRA_MODELS_DIR = _text(
-    "EXTRA_MODELS_DIR", "no bundles", "Folders whose sub-folders are model bundles, separated by ':'."
-)
+EXTRA_MODELS_DIR = _text("EXTRA_MODELS_DIR", "no bundles", "Folder whose sub-folders are model bundles.")
 BUILTIN_MODELS = _switch(
     "TT_VLLM_BUILTIN_MODELS", default=True, help_text="Register the generators built into tt-metal, beside the bundles."
 )
