@@ -47,7 +47,7 @@ class Capabilities:
         if not isinstance(declared, dict):
             log.warning("%s: model_capabilities must be a dict, got %s; all are off", owner, type(declared).__name__)
             return cls()
-        known = {}
+        known: dict[str, Any] = {}
         for field in fields(cls):
             if field.name not in declared:
                 continue

@@ -1,12 +1,11 @@
 """The root of the package's errors.
 
 An error class is declared beside the code that raises it. Its docstring is the message: a template
-that says what was expected, what was found and what to do; the constructor takes the facts.
+that says what was expected, what was found and what to do, wrapped where it is long; the constructor
+takes the facts.
 """
 
 from __future__ import annotations
-
-import inspect
 
 __all__ = ["ConfigError", "TTError"]
 
@@ -16,7 +15,8 @@ class TTError(Exception):
 
     def __init__(self, **facts: object) -> None:
         self.facts = facts
-        super().__init__(inspect.cleandoc(type(self).__doc__ or "").format(**facts))
+        template = " ".join((type(self).__doc__ or "").split())
+        super().__init__(template.format(**facts))
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.facts)

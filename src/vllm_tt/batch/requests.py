@@ -1,0 +1,82 @@
+"""What the worker knows of each live request, whether or not it holds a slot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vllm_tt.errors import TTError
+
+if TYPE_CHECKING:
+    import torch
+    from vllm.sampling_params import SamplingParams
+    from vllm.v1.core.sched.output import NewRequestData
+
+__all__ = ["NO_SLOT", "RequestState", "UnsupportedRequest"]
+
+NO_SLOT = -1
+
+
+class UnsupportedRequest(TTError):
+    """Request {request!r} has {found}; the Tenstorrent worker serves token-id prompts with sampling parameters."""
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class RequestState:
+    """One request.
+
+    ``epoch`` changes whenever the request loses its slot: a result computed before that is not
+    applied after it.
+    """
+
+    req_id: str
+    prompt_token_ids: list[int]
+    sampling_params: SamplingParams
+    generator: torch.Generator | None
+    """Random state of a seeded request; lives through preemption."""
+    output_token_ids: list[int] = field(default_factory=list)
+    slot: int = NO_SLOT
+    epoch: int = 0
+
+    @classmethod
+    def new(cls, data: NewRequestData) -> RequestState:
+        """The state of a request that vLLM schedules for the first time."""
+        if data.prompt_token_ids is None or data.sampling_params is None:
+            found = "prompt embeddings" if data.prompt_token_ids is None else "no sampling parameters"
+            raise UnsupportedRequest(request=data.req_id, found=found)
+        params = data.sampling_params
+        return cls(
+            req_id=data.req_id,
+            prompt_token_ids=data.prompt_token_ids,
+            sampling_params=params,
+            generator=_generator(params.seed),
+        )
+
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and generated tokens."""
+        return len(self.prompt_token_ids) + len(self.output_token_ids)
+
+    def tokens(self, end: int) -> list[int]:
+        """The first ``end`` tokens of prompt and output."""
+        prompt = len(self.prompt_token_ids)
+        if end <= prompt:
+            return self.prompt_token_ids[:end]
+        return self.prompt_token_ids + self.output_token_ids[: end - prompt]
+
+    def replay(self, all_token_ids: list[int]) -> None:
+        """Take the scheduler's token history of a resumed request.
+
+        The list object stays: sampling metadata refers to it.
+        """
+        self.output_token_ids[:] = all_token_ids[len(self.prompt_token_ids) :]
+
+
+def _generator(seed: int | None) -> torch.Generator | None:
+    if seed is None:
+        return None
+    import torch
+
+    generator = torch.Generator(device="cpu")
+    generator.manual_seed(seed)
+    return generator

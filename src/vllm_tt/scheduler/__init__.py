@@ -1,0 +1,1 @@
+"""Which requests a step runs, in which phase and in which slots."""

@@ -1,0 +1,1 @@
+"""Runs a model on a mesh, one step at a time."""

@@ -1,0 +1,135 @@
+"""How many pages the KV cache has, which context length they serve, and their allocation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vllm_tt.errors import ConfigError
+from vllm_tt.log import get_logger
+
+if TYPE_CHECKING:
+    import torch
+    from vllm.config import VllmConfig
+    from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheSpec
+
+    from vllm_tt.config import LaneShape
+
+__all__ = ["ContextTooLong", "KVPlan", "ManyKVGroups", "WrongTokenCount", "allocate", "kv_cache_dtype", "layer_specs"]
+
+log = get_logger(__name__)
+
+DEFAULT_MAX_TOKENS = 131_072
+"""Tokens of all users of a model that does not say (tt-metal's convention)."""
+
+
+class ContextTooLong(ConfigError):
+    """--max-model-len {asked} does not fit: the KV cache of {model} holds {pool} tokens on this mesh.
+    Use --max-model-len {pool} or less, or -1 for the longest that fits.
+    """
+
+
+class WrongTokenCount(ConfigError):
+    """{owner}.get_max_tokens_all_users() must return a positive number of tokens, got {found!r}."""
+
+
+class ManyKVGroups(ConfigError):
+    """{model} has {groups} KV cache groups (layers with different caches); only models with one group
+    are served yet.
+    """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KVPlan:
+    """The KV cache of one lane."""
+
+    pages: int
+    """Including the null page."""
+    block_size: int
+    max_tokens: int
+    """Tokens that the model promises to hold; the rest of the pool is headroom, a page a row."""
+
+    @classmethod
+    def make(cls, adapter: type, vllm_config: VllmConfig, shape: LaneShape, chips: int) -> KVPlan:
+        """The plan for an adapter class on a mesh of ``chips``.
+
+        The operator's --num-gpu-blocks-override wins over what the class says.
+        """
+        block_size = vllm_config.cache_config.block_size
+        if override := vllm_config.cache_config.num_gpu_blocks_override:
+            return cls(pages=override, block_size=block_size, max_tokens=(override - 1) * block_size)
+        tokens = _max_tokens(adapter, vllm_config, shape, chips)
+        # A page a row of headroom: rows end inside a page. It also covers the null page.
+        return cls(pages=-(-tokens // block_size) + shape.per_lane, block_size=block_size, max_tokens=tokens)
+
+    def fit_context(self, vllm_config: VllmConfig) -> None:
+        """Refuse a context that the pool cannot hold; with --max-model-len -1, cut it to the pool.
+
+        Called before the weights are loaded. vLLM hands the cut length on to the API server.
+        """
+        model = vllm_config.model_config
+        if model.max_model_len <= self.max_tokens:
+            return
+        if model.original_max_model_len != -1:
+            raise ContextTooLong(asked=model.max_model_len, model=model.model, pool=self.max_tokens)
+        log.info(
+            "--max-model-len -1: %d tokens, what the KV cache holds (the model allows %d)",
+            self.max_tokens,
+            model.max_model_len,
+        )
+        model.max_model_len = self.max_tokens
+
+
+def layer_specs(adapter: type, vllm_config: VllmConfig) -> dict[str, KVCacheSpec]:
+    """What each attention layer caches: the class's own answer, else full attention in every layer."""
+    from vllm.v1.kv_cache_interface import FullAttentionSpec
+
+    declared = getattr(adapter, "get_kv_cache_spec", None)
+    if declared is not None and (specs := declared(vllm_config)) is not None:
+        return dict(specs)
+    model, parallel = vllm_config.model_config, vllm_config.parallel_config
+    spec = FullAttentionSpec(
+        block_size=vllm_config.cache_config.block_size,
+        num_kv_heads=model.get_num_kv_heads(parallel),
+        head_size=model.get_head_size(),
+        dtype=kv_cache_dtype(vllm_config),
+    )
+    return {f"model.layers.{layer}.self_attn": spec for layer in range(model.get_num_layers(parallel))}
+
+
+def allocate(adapter: Any, config: KVCacheConfig, vllm_config: VllmConfig, chips_per_lane: int) -> Any:
+    """The adapter's KV cache for the planned pages: its own object, handed back in every call."""
+    if len(config.kv_cache_groups) != 1:
+        raise ManyKVGroups(model=vllm_config.model_config.model, groups=len(config.kv_cache_groups))
+    (group,) = config.kv_cache_groups
+    spec = group.kv_cache_spec
+    heads = spec.num_kv_heads // min(chips_per_lane, spec.num_kv_heads)
+    shape = (config.num_blocks, heads, spec.block_size, spec.head_size)
+    layers = len(group.layer_names)
+    if hasattr(adapter, "allocate_kv_cache_per_layer"):
+        return adapter.allocate_kv_cache_per_layer([(shape, spec.dtype, layer) for layer in range(layers)])
+    return adapter.allocate_kv_cache(shape, spec.dtype, layers)
+
+
+def kv_cache_dtype(vllm_config: VllmConfig) -> torch.dtype:
+    """The model's dtype unless --kv-cache-dtype names another."""
+    from vllm.utils.torch_utils import STR_DTYPE_TO_TORCH_DTYPE
+
+    return STR_DTYPE_TO_TORCH_DTYPE.get(vllm_config.cache_config.cache_dtype, vllm_config.model_config.dtype)
+
+
+def _max_tokens(adapter: type, vllm_config: VllmConfig, shape: LaneShape, chips: int) -> int:
+    ask = getattr(adapter, "get_max_tokens_all_users", None)
+    if ask is None:
+        return DEFAULT_MAX_TOKENS
+    model = vllm_config.model_config
+    tokens = ask(
+        model_name=model.model,
+        num_devices=chips // shape.lanes,
+        tt_data_parallel=shape.lanes,
+        max_model_len=model.max_model_len,
+        max_num_seqs=shape.per_lane,
+    )
+    if type(tokens) is not int or tokens <= 0:
+        raise WrongTokenCount(owner=adapter.__name__, found=tokens)
+    return tokens

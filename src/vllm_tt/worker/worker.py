@@ -1,0 +1,157 @@
+"""vLLM's worker: owns the mesh, the model, the KV cache and the runner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
+
+from vllm_tt.batch.rows import Rows
+from vllm_tt.config import LaneShape, TTConfig
+from vllm_tt.log import get_logger
+from vllm_tt.models.registry import select
+from vllm_tt.sampling.host import HostSampler
+from vllm_tt.worker.device import OpenMesh, open_mesh
+from vllm_tt.worker.forward import Forward
+from vllm_tt.worker.kv_cache import KVPlan, allocate, layer_specs
+from vllm_tt.worker.model_runner import ModelRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vllm.tasks import SupportedTask
+    from vllm.v1.core.sched.output import GrammarOutput, SchedulerOutput
+    from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheSpec
+    from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
+
+__all__ = ["TTWorker"]
+
+log = get_logger(__name__)
+
+T = TypeVar("T")
+
+
+class TTWorker(WorkerBase):
+    """Serves one model on one mesh, in vLLM's engine process.
+
+    Whatever fails while starting up closes the mesh before it is raised.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._config = TTConfig.from_additional_config(self.vllm_config.additional_config)
+        self._shape = LaneShape(lanes=1, per_lane=self.scheduler_config.max_num_seqs)
+        self._mesh: OpenMesh | None = None
+        self._kv_plan: KVPlan | None = None
+        self._adapter_class: type | None = None
+        self._adapter: Any = None
+        self._forward: Forward | None = None
+        self._runner: ModelRunner | None = None
+
+    def init_device(self) -> None:
+        self._mesh = open_mesh(self._config, tracing=self._config.trace_mode != "none")
+
+    def load_model(self, *, load_dummy_weights: bool = False) -> None:  # noqa: ARG002 - vLLM's signature
+        """Load the adapter; weights are the adapter's own business, dummy ones included."""
+        self._or_close(self._load_model)
+
+    def get_kv_cache_spec(self) -> dict[str, KVCacheSpec]:
+        return self._or_close(lambda: layer_specs(_set(self._adapter_class), self.vllm_config))
+
+    def get_supported_kv_cache_layouts(self) -> list[str]:
+        """The order of the adapter's page dimensions is its own; vLLM only needs a name it knows."""
+        return ["LBNHC"]
+
+    def determine_available_memory(self) -> int:
+        """Bytes that divide back into the planned pages. The engine plans in this same process."""
+        plan = _set(self._kv_plan)
+        self.cache_config.num_gpu_blocks_override = plan.pages
+        return plan.pages * sum(spec.page_size_bytes for spec in self.get_kv_cache_spec().values())
+
+    def update_max_model_len(self, max_model_len: int) -> None:
+        self.model_config.max_model_len = max_model_len
+
+    def initialize_from_config(self, kv_cache_config: KVCacheConfig) -> None:
+        self._or_close(lambda: self._initialize(kv_cache_config))
+
+    def compile_or_warm_up_model(self) -> CompilationTimes:
+        if self._config.enable_model_warmup:
+            self._or_close(
+                lambda: _set(self._forward).warm_up(
+                    rows=self._shape.rows,
+                    max_model_len=self.model_config.max_model_len,
+                    pages_per_row=self._pages_per_row,
+                )
+            )
+        return CompilationTimes(language_model=0.0, encoder=0.0)
+
+    def execute_model(self, scheduler_output: SchedulerOutput) -> ModelRunnerOutput | None:
+        return _set(self._runner).execute(scheduler_output)
+
+    def sample_tokens(self, grammar_output: GrammarOutput | None) -> ModelRunnerOutput:
+        return _set(self._runner).sample(grammar_output)
+
+    def get_supported_tasks(self) -> tuple[SupportedTask, ...]:
+        return ("generate",)
+
+    def get_model(self) -> Any:
+        return self._adapter
+
+    def take_draft_token_ids(self) -> DraftTokenIds | None:
+        return None
+
+    def execute_dummy_batch(self) -> None:
+        """Nothing to keep in step with: ranks are independent."""
+
+    def reset_mm_cache(self) -> None:
+        """No multimodal input is kept."""
+
+    def reset_encoder_cache(self) -> None:
+        """No encoder output is kept."""
+
+    def shutdown(self) -> None:
+        """Close the mesh, after everything that holds tensors on it is gone."""
+        self._runner = self._forward = self._adapter = None
+        if self._mesh is not None:
+            self._mesh.close()
+            self._mesh = None
+
+    @property
+    def _pages_per_row(self) -> int:
+        return -(-self.model_config.max_model_len // self.cache_config.block_size)
+
+    def _load_model(self) -> None:
+        mesh = _set(self._mesh)
+        entry = select(self.model_config)
+        adapter_class = self._adapter_class = entry.load()
+        self._kv_plan = KVPlan.make(adapter_class, self.vllm_config, self._shape, mesh.grid.chips)
+        self._kv_plan.fit_context(self.vllm_config)
+        log.info("Loading %s (%s) for %s", entry.arch, entry.main_class, self.model_config.model)
+        self._adapter = adapter_class.initialize_vllm_model(
+            self.model_config.hf_config,
+            mesh.device,
+            self._shape.rows,
+            max_seq_len=self.model_config.max_model_len,
+            tt_data_parallel=self._shape.lanes,
+            optimizations=self._config.optimizations,
+        )
+
+    def _initialize(self, kv_cache_config: KVCacheConfig) -> None:
+        mesh = _set(self._mesh)
+        kv_cache = allocate(self._adapter, kv_cache_config, self.vllm_config, mesh.grid.chips // self._shape.lanes)
+        self._forward = Forward(self._adapter, kv_cache, self._config.trace_mode)
+        rows = Rows(self._shape.rows, [self._pages_per_row])
+        self._runner = ModelRunner(self._forward, rows, HostSampler(self.vllm_config))
+
+    def _or_close(self, step: Callable[[], T]) -> T:
+        try:
+            return step()
+        except BaseException:
+            self.shutdown()
+            raise
+
+
+def _set(value: T | None) -> T:
+    """A part that an earlier call of vLLM's start-up order has made."""
+    assert value is not None
+    return value
