@@ -24,6 +24,7 @@ __all__ = [
     "CLASS_OVERRIDES",
     "EMULATE",
     "EXTRA_MODELS_DIR",
+    "HF_MODEL",
     "IGNORE_REQUIRES",
     "LLAMA_TEXT_VER",
     "MESH_DEVICE",
@@ -173,6 +174,11 @@ IGNORE_REQUIRES = _switch(
     default=False,
     help_text="Load bundles whose version requirements the installation does not meet.",
 )
+HF_MODEL = _text(
+    "HF_MODEL",
+    "the model being served",
+    "Checkpoint folder or Hub id whose weights adapters load, tt-metal's included.",
+)
 CACHE_DIR: Variable[Path] = Variable(
     name="TT_VLLM_CACHE",
     parse=Path,
@@ -194,6 +200,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     QWEN3_TEXT_VER,
     QWEN35_TEXT_VER,
     IGNORE_REQUIRES,
+    HF_MODEL,
     CACHE_DIR,
 )
 """Every variable, in the order of the documentation."""
