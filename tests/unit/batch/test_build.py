@@ -1,0 +1,50 @@
+import numpy as np
+import torch
+
+from vllm_tt.batch.build import build_decode, build_prefill
+from vllm_tt.batch.rows import Rows
+
+
+def test_prefill_rows_are_in_plan_order_with_tokens_from_the_first(make):
+    rows = Rows(4, [3])
+    output = make.prefill(
+        [("a", 2, 0, 3, False), ("b", 0, 4, 6, True)],
+        new=[make.new("a", [1, 2, 3], [7]), make.new("b", [10, 11, 12, 13, 14, 15, 16], [5, 6], computed=4)],
+    )
+    rows.apply(output)
+    inputs = build_prefill(output.plan, rows)
+    assert inputs.tokens.dtype == torch.int32
+    assert inputs.tokens.tolist() == [[1, 2, 3, 0, 0, 0], [10, 11, 12, 13, 14, 15]]
+    assert inputs.page_table.tolist() == [[7, 0, 0], [5, 6, 0]]
+    assert inputs.prompt_lens.dtype == inputs.start_pos.dtype == np.int64
+    assert inputs.prompt_lens.tolist() == [3, 6]
+    assert inputs.start_pos.tolist() == [0, 4]
+    assert inputs.empty_slots == [2, 0]
+
+
+def test_a_resumed_prompt_is_replayed_with_what_it_had_generated(make):
+    rows = Rows(2, [3])
+    rows.apply(make.prefill([("a", 0, 0, 2, False)], new=[make.new("a", [1, 2], [7])]))
+    rows.apply(make.empty(released=[0]))
+    output = make.prefill([("a", 1, 0, 4, False)], cached=[("a", [3])], resumed={"a": [1, 2, 50, 51]})
+    rows.apply(output)
+    assert build_prefill(output.plan, rows).tokens.tolist() == [[1, 2, 50, 51]]
+
+
+def test_decode_is_indexed_by_slot_and_idle_slots_touch_nothing(make):
+    rows = Rows(4, [2])
+    rows.apply(
+        make.prefill(
+            [("a", 3, 0, 2, False), ("b", 1, 0, 1, True)],
+            new=[make.new("a", [1, 2], [7]), make.new("b", [5, 6], [8])],
+        )
+    )
+    rows.last_token[3] = 42
+    rows.last_token[1] = 13
+    output = make.decode([("a", 3, 2, 3, False)], cached=[("a", None)])
+    rows.apply(output)
+    inputs = build_decode(output.plan, rows)
+    assert inputs.tokens.tolist() == [[0], [0], [0], [42]]
+    assert inputs.start_pos.tolist() == [-1, -1, -1, 2]
+    assert inputs.page_table.tolist() == [[0, 0], [0, 0], [0, 0], [7, 0]]
+    assert inputs.tokens.dtype == inputs.start_pos.dtype == inputs.page_table.dtype == torch.int32

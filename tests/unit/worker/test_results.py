@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+from vllm.sampling_params import SamplingParams
+from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
+from vllm.v1.outputs import LogprobsLists
+
+from vllm_tt.batch.rows import Rows
+from vllm_tt.sampling.host import SampledRows
+from vllm_tt.scheduler.plan import Phase, StepPlan, TTSchedulerOutput
+from vllm_tt.worker.results import apply_results
+
+
+@pytest.fixture
+def prefilled():
+    """Rows and plan of a prefill of three requests, the second an intermediate chunk."""
+    plan = StepPlan.build(Phase.PREFILL, [("a", 2, 0, 2, False), ("b", 0, 0, 2, True), ("c", 1, 0, 2, False)])
+    base = SchedulerOutput.make_empty()
+    base.scheduled_new_reqs = [
+        NewRequestData(
+            req_id=req_id,
+            prompt_token_ids=[1, 2],
+            mm_features=[],
+            sampling_params=SamplingParams(),
+            pooling_params=None,
+            block_ids=([page],),
+            num_computed_tokens=0,
+            lora_request=None,
+        )
+        for page, req_id in enumerate("abc", start=1)
+    ]
+    rows = Rows(4, [2])
+    rows.apply(TTSchedulerOutput.of(base, plan))
+    return plan, rows
+
+
+def test_tokens_go_to_their_requests_and_slots(prefilled):
+    plan, rows = prefilled
+    sampled = SampledRows(tokens=np.array([40, 41], dtype=np.int32), logprobs=None)
+    output = apply_results(plan, sampled, rows)
+    assert output.req_ids == ["a", "b", "c"]
+    assert output.req_id_to_index == {"a": 0, "b": 1, "c": 2}
+    assert output.sampled_token_ids == [[40], [], [41]]
+    assert output.logprobs is None
+    assert [rows.requests[r].output_token_ids for r in "abc"] == [[40], [], [41]]
+    assert rows.last_token.tolist() == [0, 41, 40, 0]
+
+
+def test_logprobs_are_found_past_a_row_without_a_token(prefilled):
+    plan, rows = prefilled
+    logprobs = LogprobsLists(np.array([[7], [8]]), np.array([[-0.5], [-0.6]]), np.array([1, 2]))
+    sampled = SampledRows(tokens=np.array([7, 8], dtype=np.int32), logprobs=logprobs)
+    output = apply_results(plan, sampled, rows)
+    index = output.req_id_to_index["c"]
+    assert output.logprobs.slice_request(index, 1).logprob_token_ids.tolist() == [[8]]
+
+
+def test_a_step_of_intermediate_chunks_yields_no_token():
+    plan = StepPlan.build(Phase.PREFILL, [("b", 0, 0, 2, True)])
+    output = apply_results(plan, None, Rows(1, [1]))
+    assert output.sampled_token_ids == [[]]
