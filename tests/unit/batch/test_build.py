@@ -1,15 +1,17 @@
 import numpy as np
 import torch
+from steps import decode, empty, new_request, prefill
 
 from vllm_tt.batch.build import build_decode, build_prefill
 from vllm_tt.batch.rows import Rows
 
 
-def test_prefill_rows_are_in_plan_order_with_tokens_from_the_first(make):
+def test_prefill_rows_are_in_plan_order_with_tokens_from_the_first():
     rows = Rows(4, [3])
-    output = make.prefill(
-        [("a", 2, 0, 3, False), ("b", 0, 4, 6, True)],
-        new=[make.new("a", [1, 2, 3], [7]), make.new("b", [10, 11, 12, 13, 14, 15, 16], [5, 6], computed=4)],
+    output = prefill(
+        ("a", 2, 0, 3, False),
+        ("b", 0, 4, 6, True),
+        new=[new_request("a", [1, 2, 3], [7]), new_request("b", [10, 11, 12, 13, 14, 15, 16], [5, 6], computed=4)],
     )
     rows.apply(output)
     inputs = build_prefill(output.plan, rows)
@@ -22,26 +24,27 @@ def test_prefill_rows_are_in_plan_order_with_tokens_from_the_first(make):
     assert inputs.empty_slots == [2, 0]
 
 
-def test_a_resumed_prompt_is_replayed_with_what_it_had_generated(make):
+def test_a_resumed_prompt_is_replayed_with_what_it_had_generated():
     rows = Rows(2, [3])
-    rows.apply(make.prefill([("a", 0, 0, 2, False)], new=[make.new("a", [1, 2], [7])]))
-    rows.apply(make.empty(released=[0]))
-    output = make.prefill([("a", 1, 0, 4, False)], cached=[("a", [3])], resumed={"a": [1, 2, 50, 51]})
+    rows.apply(prefill(("a", 0, 0, 2, False), new=[new_request("a", [1, 2], [7])]))
+    rows.apply(empty(released=[0]))
+    output = prefill(("a", 1, 0, 4, False), cached=[("a", [3])], resumed={"a": [1, 2, 50, 51]})
     rows.apply(output)
     assert build_prefill(output.plan, rows).tokens.tolist() == [[1, 2, 50, 51]]
 
 
-def test_decode_is_indexed_by_slot_and_idle_slots_touch_nothing(make):
+def test_decode_is_indexed_by_slot_and_idle_slots_touch_nothing():
     rows = Rows(4, [2])
     rows.apply(
-        make.prefill(
-            [("a", 3, 0, 2, False), ("b", 1, 0, 1, True)],
-            new=[make.new("a", [1, 2], [7]), make.new("b", [5, 6], [8])],
+        prefill(
+            ("a", 3, 0, 2, False),
+            ("b", 1, 0, 1, True),
+            new=[new_request("a", [1, 2], [7]), new_request("b", [5, 6], [8])],
         )
     )
     rows.last_token[3] = 42
     rows.last_token[1] = 13
-    output = make.decode([("a", 3, 2, 3, False)], cached=[("a", None)])
+    output = decode(("a", 3, 2, 3, False), cached=[("a", None)])
     rows.apply(output)
     inputs = build_decode(output.plan, rows)
     assert inputs.tokens.tolist() == [[0], [0], [0], [42]]

@@ -1,31 +1,32 @@
 import pytest
 import torch
+from steps import new_request
 from vllm.sampling_params import SamplingParams
 
 from vllm_tt.batch.requests import RequestState, UnsupportedRequest
 
 
-def test_tokens_run_from_the_prompt_into_the_output(make):
-    state = RequestState.new(make.new("a", [1, 2, 3], [7]))
+def test_tokens_run_from_the_prompt_into_the_output():
+    state = RequestState.new(new_request("a", [1, 2, 3], [7]))
     state.output_token_ids += [10, 11]
     assert [state.tokens(n) for n in (2, 3, 5)] == [[1, 2], [1, 2, 3], [1, 2, 3, 10, 11]]
     assert state.num_tokens == 5
 
 
 @pytest.mark.parametrize("seed", [0, 5, 2**32 + 5, -2, 2**63 - 1])
-def test_a_seed_makes_its_own_random_state(make, seed):
-    state = RequestState.new(make.new("a", [1], [7], params=SamplingParams(seed=seed)))
+def test_a_seed_makes_its_own_random_state(seed):
+    state = RequestState.new(new_request("a", [1], [7], params=SamplingParams(seed=seed)))
     same = torch.Generator().manual_seed(seed)
     assert torch.equal(torch.rand(3, generator=state.generator), torch.rand(3, generator=same))
 
 
-def test_without_a_seed_there_is_no_generator(make):
-    assert RequestState.new(make.new("a", [1], [7])).generator is None
+def test_without_a_seed_there_is_no_generator():
+    assert RequestState.new(new_request("a", [1], [7])).generator is None
 
 
-def test_prompt_embeddings_are_refused(make):
+def test_prompt_embeddings_are_refused():
     with pytest.raises(UnsupportedRequest) as error:
-        RequestState.new(make.new("a", None, [7]))
+        RequestState.new(new_request("a", None, [7]))
     assert str(error.value) == (
         "Request 'a' has prompt embeddings; the Tenstorrent worker serves token-id prompts with sampling parameters."
     )

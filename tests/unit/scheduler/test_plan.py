@@ -30,9 +30,7 @@ def test_the_output_keeps_every_field_of_vllms():
 
 
 def test_the_plan_reaches_another_process():
-    output = TTSchedulerOutput.of(
-        SchedulerOutput.make_empty(), StepPlan.build(Phase.DECODE, [("a", 0, 4, 5, False)])
-    )
+    output = TTSchedulerOutput.of(SchedulerOutput.make_empty(), StepPlan.build(Phase.DECODE, [("a", 0, 4, 5, False)]))
     copy = pickle.loads(pickle.dumps(output))
     assert copy.plan.phase is Phase.DECODE
     assert copy.plan.starts.tolist() == [4]

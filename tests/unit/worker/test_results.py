@@ -1,36 +1,26 @@
 import numpy as np
 import pytest
-from vllm.sampling_params import SamplingParams
-from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
+from steps import new_request, prefill
 from vllm.v1.outputs import LogprobsLists
 
 from vllm_tt.batch.rows import Rows
 from vllm_tt.sampling.host import SampledRows
-from vllm_tt.scheduler.plan import Phase, StepPlan, TTSchedulerOutput
+from vllm_tt.scheduler.plan import Phase, StepPlan
 from vllm_tt.worker.results import apply_results
 
 
 @pytest.fixture
 def prefilled():
-    """Rows and plan of a prefill of three requests, the second an intermediate chunk."""
-    plan = StepPlan.build(Phase.PREFILL, [("a", 2, 0, 2, False), ("b", 0, 0, 2, True), ("c", 1, 0, 2, False)])
-    base = SchedulerOutput.make_empty()
-    base.scheduled_new_reqs = [
-        NewRequestData(
-            req_id=req_id,
-            prompt_token_ids=[1, 2],
-            mm_features=[],
-            sampling_params=SamplingParams(),
-            pooling_params=None,
-            block_ids=([page],),
-            num_computed_tokens=0,
-            lora_request=None,
-        )
-        for page, req_id in enumerate("abc", start=1)
-    ]
+    """Plan and rows of a prefill of three requests, the second an intermediate chunk."""
+    output = prefill(
+        ("a", 2, 0, 2, False),
+        ("b", 0, 0, 2, True),
+        ("c", 1, 0, 2, False),
+        new=[new_request("a", [1, 2], [1]), new_request("b", [1, 2, 3], [2]), new_request("c", [1, 2], [3])],
+    )
     rows = Rows(4, [2])
-    rows.apply(TTSchedulerOutput.of(base, plan))
-    return plan, rows
+    rows.apply(output)
+    return output.plan, rows
 
 
 def test_tokens_go_to_their_requests_and_slots(prefilled):

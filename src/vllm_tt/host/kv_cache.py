@@ -1,0 +1,45 @@
+"""The KV cache of one layer: pages of keys and values that page tables point into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+__all__ = ["PagedKV"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class PagedKV:
+    """Keys and values, each [pages, KV heads, page size, head size]."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+    @classmethod
+    def allocate(cls, pages: int, kv_heads: int, page_size: int, head_size: int, dtype: torch.dtype) -> PagedKV:
+        """Zeroed pages; the system backs them with memory when they are first written."""
+        shape = (pages, kv_heads, page_size, head_size)
+        return cls(keys=torch.zeros(shape, dtype=dtype), values=torch.zeros(shape, dtype=dtype))
+
+    @property
+    def page_size(self) -> int:
+        return self.keys.shape[2]
+
+    def write(self, cells: tuple[torch.Tensor, torch.Tensor], keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Store ``keys`` and ``values`` [t, KV heads, head size] at ``cells``: pages [t] and offsets in them [t]."""
+        pages, offsets = cells
+        self.keys[pages, :, offsets] = keys
+        self.values[pages, :, offsets] = values
+
+    def read(self, pages: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The contents of ``pages`` [n, w], in order: keys and values [n, KV heads, w x page size, head size]."""
+        rows, width = pages.shape
+        _, heads, size, head_size = self.keys.shape
+        # Whole (page, head) blocks are picked head by head, so one copy yields the order that attention reads.
+        blocks = (pages[:, None] * heads + torch.arange(heads)[:, None]).flatten()
+        shape = (rows, heads, width * size, head_size)
+        return (
+            self.keys.view(-1, size, head_size).index_select(0, blocks).view(shape),
+            self.values.view(-1, size, head_size).index_select(0, blocks).view(shape),
+        )

@@ -1,0 +1,96 @@
+import pytest
+import torch
+from fake_adapter import FakeAdapter
+from steps import decode, new_request, prefill
+
+from vllm_tt.batch.build import build_decode, build_prefill
+from vllm_tt.batch.rows import Rows
+from vllm_tt.worker.forward import Forward, UnexpectedOutput
+
+
+@pytest.fixture
+def inputs():
+    """A prefill of two rows and the decode that follows, in slots 1 and 3 of four."""
+    rows = Rows(4, [2])
+    first = prefill(
+        ("a", 3, 0, 2, False),
+        ("b", 1, 0, 3, False),
+        new=[new_request("a", [4, 5], [1]), new_request("b", [6, 7, 8], [2])],
+    )
+    rows.apply(first)
+    rows.last_token[[3, 1]] = [6, 9]
+    then = decode(("a", 3, 2, 3, False), ("b", 1, 3, 4, False), cached=[("a", None), ("b", None)])
+    rows.apply(then)
+    return build_prefill(first.plan, rows), build_decode(then.plan, rows)
+
+
+def test_logits_come_back_in_row_order_and_by_slot(inputs):
+    adapter = FakeAdapter()
+    forward = Forward(adapter, "kv cache", "all")
+    assert forward.prefill(inputs[0]).argmax(-1).tolist() == [6, 9]
+    logits = forward.decode(inputs[1])
+    assert logits.shape == (4, 32)
+    assert logits[[3, 1]].argmax(-1).tolist() == [7, 10]
+    assert all(kwargs["kv_cache"] == "kv cache" for _, kwargs in adapter.calls)
+
+
+@pytest.mark.parametrize(
+    ("mode", "prefill_traced", "decode_traced"),
+    [("all", True, True), ("decode_only", False, True), ("none", False, False)],
+)
+def test_the_trace_mode_reaches_each_call(inputs, mode, prefill_traced, decode_traced):
+    adapter = FakeAdapter()
+    forward = Forward(adapter, "kv cache", mode)
+    forward.prefill(inputs[0])
+    forward.decode(inputs[1])
+    assert adapter.called("prefill_forward")[0]["enable_trace"] is prefill_traced
+    assert adapter.called("decode_forward")[0]["enable_trace"] is decode_traced
+
+
+@pytest.mark.parametrize(
+    ("mode", "phases"),
+    [
+        ("all", [(False, False), (True, True)]),
+        ("decode_only", [(False, False), (False, True)]),
+        ("none", [(False, False)]),
+    ],
+)
+def test_warm_up_compiles_untraced_and_then_captures(mode, phases):
+    adapter = FakeAdapter()
+    Forward(adapter, "kv cache", mode).warm_up(rows=4, max_model_len=128, pages_per_row=2)
+    prefills, decodes = adapter.called("warmup_model_prefill"), adapter.called("warmup_model_decode")
+    assert [(p["enable_trace"], d["enable_trace"]) for p, d in zip(prefills, decodes, strict=True)] == phases
+    assert all((d["max_batch_size"], d["num_blocks"]) == (4, 2) for d in decodes)
+
+
+def test_a_contract_v1_adapter_is_told_to_reload_its_inputs(inputs):
+    class Explicit(FakeAdapter):
+        decode_input_update_contract = 1
+
+    adapter = Explicit()
+    Forward(adapter, "kv cache", "all").decode(inputs[1])
+    (call,) = adapter.called("decode_forward")
+    commands = ("reload_inputs", "reload_page_table", "reload_sampling_params", "reset_sampling_state")
+    assert [call[name] for name in commands] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("out", "found"),
+    [
+        (torch.zeros(2, 32), "a tensor of shape [2, 32]"),
+        (torch.zeros(3, 1, 32), "a tensor of shape [3, 1, 32]"),
+        ((torch.zeros(2, 1, 32), None), "tuple"),
+        (None, "NoneType"),
+    ],
+)
+def test_output_of_another_form_names_the_method_and_the_form(inputs, out, found):
+    class Odd(FakeAdapter):
+        def prefill_forward(self, **kwargs):
+            return out
+
+    with pytest.raises(UnexpectedOutput) as error:
+        Forward(Odd(), "kv cache", "all").prefill(inputs[0])
+    assert str(error.value) == (
+        "Odd.prefill_forward() must return host logits of 2 rows, [2, 1, vocabulary] or [2, tokens, vocabulary]; "
+        f"got {found}."
+    )
