@@ -166,7 +166,7 @@ def test_refuses_what_is_not_a_mapping(additional, where, found):
     with pytest.raises(NotAMapping) as caught:
         TTConfig.from_additional_config(additional)
     assert str(caught.value) == (
-        f"{where} must be a mapping of options, found {found}.\n"
+        f"{where} must be a mapping of options, found {found}. "
         'Write --additional-config \'{"tt": {"trace_mode": "none"}}\' or --additional-config.tt.trace_mode none.'
     )
 
@@ -176,7 +176,7 @@ def test_refuses_an_option_outside_tt():
         TTConfig.from_additional_config({"trace_mode": "none"})
     assert str(caught.value) == (
         "additional_config['trace_mode'] is an option of \"tt\": "
-        'write --additional-config \'{"tt": {"trace_mode": ...}}\'\nor --additional-config.tt.trace_mode ...'
+        'write --additional-config \'{"tt": {"trace_mode": ...}}\' or --additional-config.tt.trace_mode ...'
     )
 
 

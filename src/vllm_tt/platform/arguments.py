@@ -1,0 +1,39 @@
+"""Command-line options that earlier Tenstorrent servers had."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["RETIRED_MESSAGE", "add_retired"]
+
+RETIRED = ("--override-tt-config", "--plugin-config")
+RETIRED_MESSAGE = (
+    '{option} is retired. Put the options under the key "tt" of --additional-config, for example '
+    '--additional-config \'{{"tt": {{"trace_mode": "all"}}}}\', or give them one by one: '
+    "--additional-config.tt.trace_mode all"
+)
+
+
+class _Retired(argparse.Action):
+    """Ends parsing with the message, whatever value the option has."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,  # noqa: ARG002
+        values: str | Sequence[Any] | None,  # noqa: ARG002
+        option_string: str | None = None,
+    ) -> NoReturn:
+        parser.error(RETIRED_MESSAGE.format(option=option_string))
+
+
+def add_retired(parser: argparse.ArgumentParser) -> None:
+    """Recognise the retired options without showing them in the help; a parser may come by twice."""
+    for option in RETIRED:
+        with contextlib.suppress(argparse.ArgumentError):
+            parser.add_argument(option, action=_Retired, nargs="?", help=argparse.SUPPRESS)

@@ -1,0 +1,55 @@
+"""The line that says at start-up what is served, where, how much at once, and which optional paths are on."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from vllm_tt import env
+from vllm_tt.config import TTConfig
+from vllm_tt.platform.lanes import lane_shape
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+    from vllm_tt.config import LaneShape
+    from vllm_tt.platform.policies import Model
+
+__all__ = ["describe", "describe_mesh"]
+
+
+def describe(config: VllmConfig, model: Model) -> str:
+    """The start-up line of a settled configuration."""
+    options = TTConfig.from_additional_config(config.additional_config)
+    paths = {
+        "prefix caching": config.cache_config.enable_prefix_caching,
+        "chunked prefill": config.scheduler_config.enable_chunked_prefill,
+        "async scheduling": config.scheduler_config.async_scheduling,
+        "decode interleave": options.decode_interleave_enabled,
+    }
+    return (
+        f"Serving {model.name} on {describe_mesh()}: {_topology(lane_shape(config))}, "
+        f"at most {config.model_config.max_model_len} tokens each, {config.cache_config.block_size} tokens a page; "
+        + ", ".join(f"{name} {'on' if on else 'off'}" for name, on in paths.items())
+        + f", traces {options.trace_mode}, {_sampling(options)}"
+    )
+
+
+def describe_mesh() -> str:
+    """The mesh that MESH_DEVICE or TT_EMULATE names, as far as it is known before the device is opened."""
+    grid, emulated = env.MESH_DEVICE.get(), env.EMULATE.get()
+    named = os.environ.get(env.MESH_DEVICE.name, "").strip()
+    mesh = "all devices" if grid is None else f"{grid}" if named[:1] in "(0123456789" else f"{named} ({grid})"
+    return f"{mesh} of an emulated {emulated}" if emulated else mesh
+
+
+def _topology(shape: LaneShape) -> str:
+    if shape.lanes == 1:
+        return f"one engine, {shape.rows} requests at once"
+    return f"one engine, {shape.lanes} lanes x {shape.per_lane} = {shape.rows} requests at once"
+
+
+def _sampling(options: TTConfig) -> str:
+    if options.sample_on_device_mode is None or options.always_compat_sampling:
+        return "sampling on the host"
+    return f"sampling on the host (sample_on_device_mode {options.sample_on_device_mode} is not available yet)"

@@ -1,0 +1,47 @@
+"""Settles a configuration: refuse, look the model up, adjust, report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_tt import env
+from vllm_tt.config import TTConfig
+from vllm_tt.log import get_logger
+from vllm_tt.platform import lanes, report
+from vllm_tt.platform.compat import is_further_front_end
+from vllm_tt.platform.policies import Change, Model, adjust
+from vllm_tt.platform.refusals import REFUSALS
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+__all__ = ["settle"]
+
+log = get_logger(__name__)
+
+
+def settle(config: VllmConfig) -> None:
+    """Make ``config`` one that the platform can serve, or raise; repeating it changes nothing."""
+    if config.model_config is None:
+        return
+    TTConfig.from_additional_config(config.additional_config)
+    env.MESH_DEVICE.get()
+    for refuse in REFUSALS:
+        refuse(config)
+    model = _look_up(config)
+    changes = adjust(config, model)
+    first = not lanes.is_settled(config)
+    lanes.fold(config)
+    if first:
+        changes.append(Change(report.describe(config, model)))
+    if not is_further_front_end(config):
+        for change in changes:
+            log.log(change.level, "%s", change.text)
+
+
+def _look_up(config: VllmConfig) -> Model:
+    from vllm_tt.models import registry
+
+    registry.register_all()
+    entry = registry.select(config.model_config)
+    return Model(name=entry.arch, capabilities=entry.capabilities())
