@@ -1,0 +1,1 @@
+"""The models: bundles and tt-metal's generators, resolved to classes and registered with vLLM."""
