@@ -12,7 +12,7 @@ from vllm_tt.bundle.reading import path_text
 from vllm_tt.errors import ConfigError
 from vllm_tt.log import get_logger
 from vllm_tt.models.builtin import BUILTINS
-from vllm_tt.models.resolve import Registry, resolve
+from vllm_tt.models.resolve import Registry, count, resolve, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -109,19 +109,7 @@ def report(found: Registry) -> None:
         log.info("%s overrides built-in %s -> %s", found.entries[entry.arch].origin, entry.arch, entry.main_class)
     for fault in found.faults.values():
         log.error("%s", fault)
-    log.info("%s", _summary(found))
-
-
-def _summary(found: Registry) -> str:
-    entries = found.of_bundles
-    folders = len({entry.folder for entry in entries})
-    places = ", ".join(map(path_text, found.discovery.folders)) or "EXTRA_MODELS_DIR is not set"
-    builtins = sum(entry.source == "builtin" and not entry.test_model for entry in found.entries.values())
-    others = f"{builtins} built in" if found.builtins_on else "built-in models are off (TT_VLLM_BUILTIN_MODELS)"
-    return (
-        f"TT models: {_count(len(entries), 'architecture')} from {_count(folders, 'folder')}, "
-        f"{len(found.skipped)} skipped ({places}); {others}"
-    )
+    log.info("%s", summary(found))
 
 
 def _unknown(found: Registry, architectures: Sequence[str]) -> UnknownArchitecture:
@@ -146,7 +134,7 @@ def _scanned(found: Registry) -> str:
     if not found.discovery.folders:
         return "No bundles were looked for: EXTRA_MODELS_DIR is not set."
     return "\n".join(
-        f"Scanned {path_text(folder)}: {_count(_under(folder, found.discovery.bundles), 'bundle')}, "
+        f"Scanned {path_text(folder)}: {count(_under(folder, found.discovery.bundles), 'bundle')}, "
         f"{_under(folder, found.skipped)} skipped."
         for folder in found.discovery.folders
     )
@@ -164,10 +152,6 @@ def _without_builtins(found: Registry, architectures: Sequence[str]) -> str:
 
 def _under(folder: Any, items: Iterable[Any]) -> int:
     return sum(item.folder.parent == folder for item in items)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _platform_is_ours() -> bool:

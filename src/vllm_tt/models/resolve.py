@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from vllm_tt import env
 from vllm_tt.bundle.discover import Bundle, Discovery, Skipped, discover
 from vllm_tt.bundle.names import PREFIX, registered_name
+from vllm_tt.bundle.reading import path_text
 from vllm_tt.models.builtin import BUILTINS, SelectorError
 from vllm_tt.models.entry import Entry
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["Registry", "Shadowed", "builtin_entries", "resolve"]
+__all__ = ["Registry", "Shadowed", "builtin_entries", "count", "resolve", "summary"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +118,24 @@ def builtin_entries(
             test_model=builtin.test_model,
         )
     return entries
+
+
+def summary(found: Registry) -> str:
+    """One line: how many architectures from how many folders, how many bundles skipped, which built-ins."""
+    entries = found.of_bundles
+    folders = len({entry.folder for entry in entries})
+    places = ", ".join(map(path_text, found.discovery.folders)) or "EXTRA_MODELS_DIR is not set"
+    builtins = sum(entry.source == "builtin" and not entry.test_model for entry in found.entries.values())
+    others = f"{builtins} built in" if found.builtins_on else "built-in models are off (TT_VLLM_BUILTIN_MODELS)"
+    return (
+        f"TT models: {count(len(entries), 'architecture')} from {count(folders, 'folder')}, "
+        f"{len(found.skipped)} skipped ({places}); {others}"
+    )
+
+
+def count(number: int, noun: str) -> str:
+    """``1 bundle``, ``2 bundles``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _override(arch: str, path: str) -> Entry:
