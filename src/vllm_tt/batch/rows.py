@@ -81,6 +81,14 @@ class Rows:
             self._bind(state, slot_of[new.req_id], new.block_ids)
         self._apply_cached(output.scheduled_cached_reqs, slot_of)
 
+    def held(self) -> dict[str, int]:
+        """How many requests are known, and how many rows and pages they hold."""
+        return {
+            "requests": len(self.requests),
+            "rows": sum(holder is not None for holder in self.holders),
+            "pages": sum(int(table.used.sum()) for table in self.page_tables),
+        }
+
     def check(self) -> None:
         """Raise unless each request has at most one row, each row one request, and free rows are null."""
         held = {state.req_id: slot for slot, state in enumerate(self.holders) if state is not None}

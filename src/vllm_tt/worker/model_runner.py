@@ -81,6 +81,7 @@ class ModelRunner:
         sampled = self._sampler.sample(submitted.logits[index], states, grammar)
         return apply_results(plan, sampled, self._rows)
 
-    def check(self) -> None:
-        """Raise unless requests and rows agree; valid after every step."""
+    def check(self) -> dict[str, int]:
+        """Raise unless requests and rows agree; valid after every step. Returns what is held."""
         self._rows.check()
+        return self._rows.held()

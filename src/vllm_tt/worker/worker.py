@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
 
 from vllm_tt.batch.rows import Rows
-from vllm_tt.config import LaneShape, TTConfig
+from vllm_tt.config import TTConfig
 from vllm_tt.log import get_logger
 from vllm_tt.models.registry import select
+from vllm_tt.platform.lanes import lane_shape
 from vllm_tt.sampling.host import HostSampler
 from vllm_tt.worker.device import OpenMesh, open_mesh
 from vllm_tt.worker.forward import Forward
@@ -40,7 +41,7 @@ class TTWorker(WorkerBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._config = TTConfig.from_additional_config(self.vllm_config.additional_config)
-        self._shape = LaneShape(lanes=1, per_lane=self.scheduler_config.max_num_seqs)
+        self._shape = lane_shape(self.vllm_config)
         self._mesh: OpenMesh | None = None
         self._kv_plan: KVPlan | None = None
         self._adapter_class: type | None = None
@@ -90,6 +91,10 @@ class TTWorker(WorkerBase):
 
     def sample_tokens(self, grammar_output: GrammarOutput | None) -> ModelRunnerOutput:
         return _set(self._runner).sample(grammar_output)
+
+    def check(self) -> dict[str, int]:
+        """Raise unless the worker's books agree; returns what is held: requests, rows and pages."""
+        return _set(self._runner).check()
 
     def get_supported_tasks(self) -> tuple[SupportedTask, ...]:
         return ("generate",)
