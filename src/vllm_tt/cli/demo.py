@@ -92,7 +92,7 @@ def _watching(demo: Demo) -> Iterator[Watcher]:
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as progress:
         stages = {
@@ -123,14 +123,13 @@ def _watching(demo: Demo) -> Iterator[Watcher]:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the command as Ctrl-C does, with the server stopped."""
+    """SIGTERM ends the command as Ctrl-C does, with the server stopped."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGTERM, before)

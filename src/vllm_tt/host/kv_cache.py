@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 __all__ = ["PagedKV"]
@@ -20,7 +22,7 @@ class PagedKV:
     def allocate(cls, pages: int, kv_heads: int, page_size: int, head_size: int, dtype: torch.dtype) -> PagedKV:
         """Zeroed pages; the system backs them with memory when they are first written."""
         shape = (pages, kv_heads, page_size, head_size)
-        return cls(keys=torch.zeros(shape, dtype=dtype), values=torch.zeros(shape, dtype=dtype))
+        return cls(keys=_zeros(shape, dtype), values=_zeros(shape, dtype))
 
     @property
     def page_size(self) -> int:
@@ -43,3 +45,8 @@ class PagedKV:
             self.keys.view(-1, size, head_size).index_select(0, blocks).view(shape),
             self.values.view(-1, size, head_size).index_select(0, blocks).view(shape),
         )
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    # torch.zeros writes every page at once; numpy leaves that to the system.
+    return torch.from_numpy(np.zeros(math.prod(shape) * dtype.itemsize, dtype=np.uint8)).view(dtype).view(shape)

@@ -90,6 +90,11 @@ def load_adapter(folder: Path) -> Any:
 
 
 @pytest.fixture(scope="session")
+def served() -> type[Served]:
+    return Served
+
+
+@pytest.fixture(scope="session")
 def llama_host() -> Any:
     return load_adapter(ROOT / "bundles" / "llama-host")
 

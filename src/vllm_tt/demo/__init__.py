@@ -1,0 +1,1 @@
+"""The demo: a small real model, a server on an emulated mesh, one question."""
