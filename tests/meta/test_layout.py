@@ -23,16 +23,37 @@ RANKS = [
 
 ORDER = {
     "emulation": ["descriptors", "runtime_root", "environment", "stand_ins"],
-    "bundle": ["metadata", "schema", "requires", "discover"],
-    "host": [],
-    "models": [],
+    "bundle": [
+        "findings",
+        "jsontext",
+        "fields",
+        "names",
+        "metadata",
+        "requires",
+        "schema",
+        "reading",
+        "discover",
+    ],
+    "host": ["frequencies", "rotary", "norm", "mlp", "kv_cache", "step", "attention", "checkpoint", "weights"],
+    "models": [
+        "source",
+        "declared",
+        "loader",
+        "builtin",
+        "entry",
+        "facade",
+        "publish",
+        "resolve",
+        "inventory",
+        "registry",
+    ],
     "platform": ["compat", "lanes", "refusals", "policies", "report", "settle", "arguments", "platform"],
     "scheduler": ["plan", "slots", "interleave", "phase"],
     "batch": ["requests", "rows", "step_input", "build"],
     "sampling": ["metadata", "grammar", "host"],
-    "demo": [],
+    "demo": ["gguf_model", "tokenizer", "checkpoint", "server", "ask", "run"],
     "worker": ["mesh_settings", "device", "kv_cache", "forward", "results", "model_runner", "worker"],
-    "cli": [],
+    "cli": ["exits", "report", "schema", "list", "demo", "group"],
 }
 """Within a package, a module may import only from those above it."""
 

@@ -75,11 +75,15 @@ def folder_list(value: str | None) -> tuple[Path, ...]:
 
     A value that is itself a folder is taken whole, whatever characters it holds.
     """
-    text = (value or "").strip().strip("'\"")
+    text = _bare(value or "")
     if not text:
         return ()
-    parts = [text] if _is_folder(_absolute(text)) else [part.strip() for part in text.split(os.pathsep) if part.strip()]
+    parts = [text] if _is_folder(_absolute(text)) else [_bare(part) for part in text.split(os.pathsep) if _bare(part)]
     return tuple(dict.fromkeys(map(_absolute, parts)))
+
+
+def _bare(text: str) -> str:
+    return text.strip().strip("'\"")  # quotes that a configuration file left in
 
 
 def _absolute(text: str) -> Path:

@@ -5,12 +5,12 @@ A value of the wrong shape is dropped with a finding; the rest of the record sta
 
 from __future__ import annotations
 
+import json
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from vllm_tt.bundle.findings import Finding, Reader, finding, shown
-from vllm_tt.bundle.jsontext import kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -205,9 +205,9 @@ def _scalar(value: str | float) -> str:
 
 
 def _got(value: Any) -> str:
-    if isinstance(value, bool):
-        return _scalar(value)
-    return shown(value, 40) if isinstance(value, (str, int, float)) else kind(value)
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    return "an object" if isinstance(value, dict) else shown(value, 40)
 
 
 def _dotted(path: tuple[str, ...]) -> str:

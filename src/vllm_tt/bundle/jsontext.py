@@ -129,7 +129,7 @@ def _article(name: str) -> str:
 
 
 def _syntax(text: str, error: json.JSONDecodeError) -> Finding:
-    position, what = error.pos, error.msg[0].lower() + error.msg[1:]
+    position, what = error.pos, (error.msg[0].lower() + error.msg[1:]).removesuffix(" starting at")
     before = text[:position].rstrip()
     if not text.strip():
         position, what = 0, "the file is empty"

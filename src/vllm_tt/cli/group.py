@@ -42,10 +42,11 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
+        wants_json = session().json or "--json" in ctx.args  # an option of a command is not parsed yet
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            if session().json or "--json" in ctx.args:
+            if wants_json:
                 session().json = True
                 failure(error.format_message(), Exit.USAGE)
                 ctx.exit(Exit.USAGE)
