@@ -29,7 +29,8 @@ class _Retired(argparse.Action):
         values: str | Sequence[Any] | None,  # noqa: ARG002
         option_string: str | None = None,
     ) -> NoReturn:
-        parser.error(RETIRED_MESSAGE.format(option=option_string))
+        # not parser.error, which puts the usage of some 200 options before the message
+        parser.exit(2, f"{parser.prog}: error: {RETIRED_MESSAGE.format(option=option_string)}\n")
 
 
 def add_retired(parser: argparse.ArgumentParser) -> None:

@@ -78,6 +78,11 @@ class TTPlatform(Platform):
         return False
 
     @classmethod
+    def get_compile_backend(cls) -> str:
+        """Nothing is compiled; with any other name vLLM warns at each start that the user disabled inductor."""
+        return "inductor"
+
+    @classmethod
     def get_device_name(cls, device_id: int = 0) -> str:
         return "Tenstorrent"
 

@@ -24,11 +24,11 @@ def settle(config: VllmConfig) -> None:
     """Make ``config`` one that the platform can serve, or raise; repeating it changes nothing."""
     if config.model_config is None:
         return
-    TTConfig.from_additional_config(config.additional_config)
+    options = TTConfig.from_additional_config(config.additional_config)
     env.MESH_DEVICE.get()
     for refuse in REFUSALS:
         refuse(config)
-    model = _look_up(config)
+    model = _look_up(config, test_models=options.register_test_models)
     changes = adjust(config, model)
     first = not lanes.is_settled(config)
     lanes.fold(config)
@@ -39,9 +39,8 @@ def settle(config: VllmConfig) -> None:
             log.log(change.level, "%s", change.text)
 
 
-def _look_up(config: VllmConfig) -> Model:
+def _look_up(config: VllmConfig, *, test_models: bool) -> Model:
     from vllm_tt.models import registry
 
-    registry.register_all()
-    entry = registry.select(config.model_config)
+    entry = registry.select(config.model_config, test_models=test_models)
     return Model(name=entry.arch, capabilities=entry.capabilities())

@@ -6,20 +6,9 @@ import json
 
 import pytest
 import torch
+from tiny_model import CONFIG
 
 ARCHITECTURE = "TTPolicyProbeForCausalLM"
-CONFIG = {
-    "model_type": "llama",
-    "architectures": [ARCHITECTURE],
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 128,
-    "max_position_embeddings": 4096,
-    "dtype": "bfloat16",
-}
 
 
 class Facade(torch.nn.Module):
@@ -47,7 +36,7 @@ def make_model(tmp_path):
     def make(*, config=None, **options):
         from vllm.config import ModelConfig
 
-        (tmp_path / "config.json").write_text(json.dumps(CONFIG | (config or {})))
+        (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"architectures": [ARCHITECTURE]} | (config or {})))
         return ModelConfig(model=str(tmp_path), skip_tokenizer_init=True, **options)
 
     return make
