@@ -25,15 +25,11 @@ log = get_logger(__name__)
 
 
 class UnknownArchitecture(ConfigError):
-    """No Tenstorrent model serves {architectures}. {nearest}
-    {scanned}{skipped}{builtins}
-    """
+    """No Tenstorrent model serves {architectures}. {nearest}{scanned}{skipped}{builtins}"""
 
 
 class TestModelRefused(ConfigError):
-    """{arch} is a test model. To serve it, set the option register_test_models:
-    --additional-config '{{"tt": {{"register_test_models": true}}}}'
-    """
+    """{arch} is a test model: to serve it, set the option tt.register_test_models to true."""
 
     __test__ = False  # not a test case, whatever its name
 
@@ -132,9 +128,9 @@ def _unknown(found: Registry, architectures: Sequence[str]) -> UnknownArchitectu
 
 def _scanned(found: Registry) -> str:
     if not found.discovery.folders:
-        return "No bundles were looked for: EXTRA_MODELS_DIR is not set."
-    return "\n".join(
-        f"Scanned {path_text(folder)}: {count(_under(folder, found.discovery.bundles), 'bundle')}, "
+        return "\nNo bundles were looked for: EXTRA_MODELS_DIR is not set."
+    return "".join(
+        f"\nScanned {path_text(folder)}: {count(_under(folder, found.discovery.bundles), 'bundle')}, "
         f"{_under(folder, found.skipped)} skipped."
         for folder in found.discovery.folders
     )

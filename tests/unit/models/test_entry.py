@@ -1,0 +1,56 @@
+import pytest
+
+from vllm_tt.contract import Capabilities
+from vllm_tt.models.entry import Entry
+from vllm_tt.models.loader import ImportFailed, ModuleMissing
+
+
+def entry(bundle, adapter, **options):
+    return Entry.of_bundle("LlamaForCausalLM", bundle("mine", adapter=adapter, **options))
+
+
+def test_names_of_a_bundles_entry(bundle):
+    one = entry(bundle, "")
+    assert (one.arch, one.plain, one.origin) == ("TTLlamaForCausalLM", "LlamaForCausalLM", "bundle mine")
+
+
+def test_a_prefixed_architecture_has_no_plain_name(bundle):
+    one = Entry.of_bundle("TTQwen38ForCausalLM", bundle("mine"))
+    assert (one.arch, one.plain) == ("TTQwen38ForCausalLM", None)
+
+
+def test_a_literal_is_read_though_the_adapter_cannot_be_imported(bundle):
+    one = entry(bundle, "import no_such\nclass Model: model_capabilities = {'supports_async_decode': True}")
+    assert one.capabilities() == Capabilities(supports_async_decode=True)
+    with pytest.raises(ImportFailed):
+        one.load()
+
+
+def test_the_class_is_asked_where_the_text_does_not_tell(bundle):
+    one = entry(bundle, "FLAGS = dict(supports_prefix_caching=True)\nclass Model: model_capabilities = FLAGS")
+    assert one.capabilities() == Capabilities(supports_prefix_caching=True)
+    assert one.load().model_capabilities == {"supports_prefix_caching": True}
+
+
+def test_a_faulty_declaration_is_warned_about_once(bundle, log):
+    one = entry(bundle, "class Model: model_capabilities = {'supports_async_decode': 'yes'}")
+    assert one.capabilities() == one.capabilities() == Capabilities()
+    assert log == ["WARNING bundle mine: supports_async_decode must be bool, got 'yes'; ignored"]
+
+
+def test_a_built_in_needs_tt_metal_only_when_it_is_asked(monkeypatch):
+    monkeypatch.delenv("TT_METAL_HOME", raising=False)
+    one = Entry(arch="TTLlama", plain="Llama", main_class="models.no_such.gen:Model", source="builtin")
+    with pytest.raises(ModuleMissing, match="built-in model TTLlama: there is no module"):
+        one.capabilities()
+
+
+def test_a_built_in_is_read_from_the_path_without_importing(tmp_path, monkeypatch):
+    (tmp_path / "models/demos").mkdir(parents=True)
+    (tmp_path / "models/base.py").write_text(
+        "import no_such\nclass Base: model_capabilities = {'max_device_top_k': 32}"
+    )
+    (tmp_path / "models/demos/gen.py").write_text("from models.base import Base\nclass Model(Base): pass")
+    monkeypatch.syspath_prepend(tmp_path)
+    one = Entry(arch="TTLlama", main_class="models.demos.gen:Model", source="builtin")
+    assert one.capabilities() == Capabilities(max_device_top_k=32)
