@@ -31,10 +31,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A temporary, a working and a cache folder for processes."""
+    """A home, a temporary, a working and a cache folder for processes."""
 
     path: Path
     cache: Path
+
+    @property
+    def home(self) -> Path:
+        return self.path / "home"
 
     @property
     def temp(self) -> Path:
@@ -46,16 +50,18 @@ class Sandbox:
 
     def environ(self, **variables: str) -> dict[str, str]:
         """This process's environment without what steers the runtime, plus ``variables``."""
-        for folder in (self.temp, self.cwd):
+        for folder in (self.home, self.temp, self.cwd):
             folder.mkdir(parents=True, exist_ok=True)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(RUNTIME_VARIABLES)}
-        return kept | {"TT_VLLM_CACHE": str(self.cache), "TMPDIR": str(self.temp)} | variables
+        ours = {"TT_VLLM_CACHE": str(self.cache), "TMPDIR": str(self.temp), "HOME": str(self.home)}
+        return kept | ours | variables
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, *arguments],
             env=self.environ(**variables),
             cwd=self.cwd,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -77,8 +83,9 @@ class Sandbox:
         return {name: Outcome(**outcome) for name, outcome in json.loads(out.splitlines()[-1]).items()}
 
     def left_behind(self) -> list[str]:
-        """Everything in the temporary and the working folder."""
-        return sorted(str(path.relative_to(self.path)) for top in (self.temp, self.cwd) for path in top.rglob("*"))
+        """Everything in the home, the temporary and the working folder."""
+        tops = (self.home, self.temp, self.cwd)
+        return sorted(str(path.relative_to(self.path)) for top in tops for path in top.rglob("*"))
 
 
 def runtime_shared_memory() -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import threading
 from contextlib import contextmanager
 from multiprocessing.util import Finalize
@@ -252,6 +253,6 @@ def _submeshes(device: Any) -> Iterator[Any]:
 
 def _cause(error: Exception) -> str:
     """What ttnn has to say, without source lines and backtrace."""
-    text = str(error).partition("\nbacktrace:")[0]
+    text = re.split(r"\n(?:backtrace|Location):", str(error))[0]
     _, found, info = text.partition("info:\n")
     return " ".join((info if found else text).split()).rstrip(".")

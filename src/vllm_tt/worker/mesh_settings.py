@@ -26,7 +26,7 @@ _NO_FABRIC = "DISABLED"
 
 
 class MeshTooLarge(ConfigError):
-    """MESH_DEVICE={value} asks for a {grid} mesh of {chips} chips, the machine is {machine}.
+    """MESH_DEVICE={value} asks for {grid} = {chips} chips, the machine is {machine}.
     What fits here: {fits}, or any grid of at most {available} chips such as "(1,{available})".
     """
 
