@@ -1,9 +1,12 @@
-"""The environment that all tests share: an emulated N300 and no network."""
+"""The environment that all tests share: an emulated N300, the oracle's bundle and no network."""
 
 import os
+from pathlib import Path
 
 # Before anything imports vLLM, which resolves the platform as it is imported.
 os.environ.setdefault("TT_EMULATE", "N300")
+os.environ["EXTRA_MODELS_DIR"] = str(Path(__file__).parent / "bundles_for_serving")
+os.environ["PAGED_HASH_CAPABILITIES"] = "supports_prefix_caching,supports_chunked_prefill,supports_async_decode"
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["VLLM_NO_USAGE_STATS"] = "1"
 os.environ["VLLM_LOGGING_LEVEL"] = "WARNING"
