@@ -17,7 +17,7 @@ from vllm_tt.emulation.environment import LOGS_VARIABLE, MOCK_VARIABLE
 from vllm_tt.errors import TTError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["NotAnEvent", "TraceMisuse", "install_stand_ins"]
 
@@ -45,6 +45,24 @@ def install_stand_ins(ttnn: Any) -> None:
     ttnn.release_trace = traces.release
     ttnn.is_trace_capture_active = traces.is_active
     ttnn.wait_for_event = traces.wait_for_event
+    ttnn.DispatchCoreConfig = _dispatch_from_workers(ttnn)
+
+
+def _dispatch_from_workers(ttnn: Any) -> Callable[..., Any]:
+    """DispatchCoreConfig without dispatch from ethernet cores, N300's and T3K's default.
+
+    Operations on a mock device are checked against the core grid that dispatch from worker cores
+    leaves, whatever was opened: with ethernet dispatch they lay out for one row too many.
+    """
+    make = ttnn.DispatchCoreConfig
+
+    def dispatch_core_config(type: Any = None, axis: Any = None, fabric_tensix_config: Any = None) -> Any:  # noqa: A002
+        config = make(type, axis, fabric_tensix_config)
+        if config.type != ttnn.DispatchCoreType.ETH:
+            return config
+        return make(ttnn.DispatchCoreType.WORKER, ttnn.DispatchCoreAxis.ROW, fabric_tensix_config)
+
+    return dispatch_core_config
 
 
 def _owner(function: Any) -> Any:
@@ -100,7 +118,7 @@ def _start_mpi(ttnn: Any) -> None:
     whole process is no way out: sockets of the server live in the temporary folder too, and a long
     path is no valid socket name.
     """
-    if ttnn.distributed_context_is_initialized():
+    if not hasattr(ttnn, "init_distributed_context") or ttnn.distributed_context_is_initialized():
         return
     with tempfile.TemporaryDirectory(prefix="mpi-", dir=os.environ.get(LOGS_VARIABLE)) as folder, _tmpdir(folder):
         ttnn.init_distributed_context()

@@ -62,6 +62,14 @@ result += [
 event = ttnn.record_event(mesh, 0)
 result = [ttnn.wait_for_event(0, event), ttnn.wait_for_event(cq_id=0, mesh_event=event)]
 """,
+    "an operation on all cores": """
+import torch
+one = ttnn.from_torch(torch.ones(512, 512, dtype=torch.bfloat16), layout=ttnn.TILE_LAYOUT, device=mesh)
+config = ttnn.DispatchCoreConfig()
+result = [list(ttnn.matmul(one, one).shape), config.type.name, config.axis.name]
+column = ttnn.DispatchCoreConfig(axis=ttnn.DispatchCoreAxis.COL)
+result += [column.type.name, column.axis.name]
+""",
     "the temporary folder": """
 result = [os.environ["TMPDIR"], tempfile.gettempdir(), ttnn.distributed_context_is_initialized()]
 """,
@@ -104,6 +112,7 @@ def outcomes(tmp_path_factory, emulation_cache):
             ],
         ),
         ("waiting for an event", [None, None]),
+        ("an operation on all cores", [[512, 512], "WORKER", "ROW", "WORKER", "COL"]),
     ],
 )
 def test_stand_ins(outcomes, name, result):
