@@ -54,5 +54,7 @@ def interpreter_left_as_found(tmp_path):
     yield
     sys.path[:] = path
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in ("vllm_tt_bundles", "models") or str(getattr(module, "__file__", "")).startswith(str(tmp_path)):
+        if name.partition(".")[0] in ("vllm_tt_bundles", "models") or str(getattr(module, "__file__", "")).startswith(
+            str(tmp_path)
+        ):
             del sys.modules[name]
