@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from vllm_tt.bundle.reading import Bundle
+    from vllm_tt.contract import Adapter
 
 __all__ = ["Entry"]
 
@@ -63,7 +64,7 @@ class Entry:
         """
         return _capabilities(self.main_class, self.folder, self.origin)
 
-    def load(self) -> type:
+    def load(self) -> type[Adapter]:
         """The adapter class; imports it. Raises the errors of ``vllm_tt.models.loader``."""
         return load_class(self.main_class, self.folder, self.origin)
 

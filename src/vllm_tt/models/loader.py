@@ -15,6 +15,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from vllm_tt import env
 from vllm_tt.errors import TTError
@@ -41,7 +42,7 @@ class ImportFailed(TTError):
     """{owner}: importing {module!r} for main_class {main_class!r} failed at {place}: {cause}"""
 
 
-def load_class(main_class: str, folder: Path | None, owner: str) -> type:
+def load_class(main_class: str, folder: Path | None, owner: str) -> type[Any]:
     """The class that ``main_class`` names, from the bundle in ``folder`` where that has the module.
 
     ``owner`` says in errors whose class it is. A module that the bundle does not have is imported as
