@@ -45,7 +45,7 @@ def command(mesh: str, question: str, max_tokens: int, port: int, keep: bool) ->
         with _terminable(), _watching(demo) as watcher:
             report = run(demo, watcher)
     except ServerFailed as error:
-        click.echo(error.facts["tail"], err=True)
+        click.echo(str(error.facts["tail"]).strip(), err=True)
         raise DemoServerFailed(**error.facts) from error
     answer(_lines(demo, report), _content(demo, report))
 

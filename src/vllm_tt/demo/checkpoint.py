@@ -23,7 +23,7 @@ from vllm_tt.errors import ConfigError, TTError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["DTYPES", "MODEL_NAME", "DemoNotInstalled", "UnknownDtype", "WeightsNotShipped", "prepare"]
+__all__ = ["DTYPES", "MODEL_NAME", "DemoNotInstalled", "UnknownDtype", "WeightsNotShipped", "convert", "prepare"]
 
 MODEL_NAME = "SmolLM2-135M-Instruct"
 DTYPES = ("bfloat16", "float16", "float32")
@@ -68,9 +68,27 @@ def prepare(
             partial = checkpoints / f".{folder.name}.partial"
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
-            _write(GGUFModel(source), partial, dtype, progress or (lambda _done, _steps: None))
+            convert(GGUFModel(source), partial, dtype, progress or (lambda _done, _steps: None))
             partial.rename(folder)
     return folder
+
+
+def convert(model: GGUFModel, folder: Path, dtype: str, progress: Callable[[int, int], None]) -> None:
+    """Write weights, tokenizer and configuration of ``model`` into ``folder``."""
+    import torch
+    from safetensors.torch import save_file
+
+    steps = model.tensor_count + 1
+    tensors = {}
+    for done, (name, values) in enumerate(model.weights()):
+        progress(done, steps)
+        tensors[name] = torch.tensor(values).to(getattr(torch, dtype))
+    progress(steps - 1, steps)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    write_tokenizer(model, folder)
+    _write_json(folder / "config.json", model.config(dtype))
+    _write_json(folder / "generation_config.json", model.special_ids())
+    progress(steps, steps)
 
 
 def _shipped_file() -> Path:
@@ -93,23 +111,6 @@ def _locked(file: Path) -> Iterator[None]:
     with file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _write(model: GGUFModel, folder: Path, dtype: str, progress: Callable[[int, int], None]) -> None:
-    import torch
-    from safetensors.torch import save_file
-
-    steps = model.tensor_count + 1
-    tensors = {}
-    for done, (name, values) in enumerate(model.weights()):
-        progress(done, steps)
-        tensors[name] = torch.tensor(values).to(getattr(torch, dtype))
-    progress(steps - 1, steps)
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    write_tokenizer(model, folder)
-    _write_json(folder / "config.json", model.config(dtype))
-    _write_json(folder / "generation_config.json", model.special_ids())
-    progress(steps, steps)
 
 
 def _write_json(file: Path, content: object) -> None:

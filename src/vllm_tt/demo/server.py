@@ -39,9 +39,7 @@ _LOG_PREFIX = re.compile(r"^(\(.*?\) *)?[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^]]*\
 
 
 class ServerFailed(TTError):
-    """The server {fault} after {seconds:.0f} s. The end of its log, {log}:
-    {tail}
-    """
+    """The server {fault} after {seconds:.0f} s. The end of its log, {log}:{tail}"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,12 +145,21 @@ class Server:
                 self.process.terminate()
                 self.process.wait(grace)
         except subprocess.TimeoutExpired:
-            pass
+            self.process.kill()
         finally:
-            # What is left of the group has lost its parent, or did not listen.
-            _kill_group(self.process.pid)
-            self.process.wait()
+            self._end_group()
         return self.process.returncode
+
+    def _end_group(self) -> None:
+        """Kill what is left: it did not listen, or has lost its parent."""
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+            self.process.wait()
+            time.sleep(0.02)
 
     def log_tail(self, lines: int) -> str:
         """The last lines of the log that are not blank."""
@@ -163,7 +170,7 @@ class Server:
 
     def _failed(self, fault: str, seconds: float) -> ServerFailed:
         self.stop()
-        return ServerFailed(fault=fault, seconds=seconds, log=self.launch.log, tail=self.log_tail(30))
+        return ServerFailed(fault=fault, seconds=seconds, log=self.launch.log, tail="\n" + self.log_tail(30))
 
 
 def free_port() -> int:
@@ -172,18 +179,6 @@ def free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _kill_group(group: int) -> None:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(group, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-        except PermissionError:
-            pass
-        time.sleep(0.05)
 
 
 def _ending(code: int) -> str:
