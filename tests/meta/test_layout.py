@@ -52,7 +52,7 @@ ORDER = {
     "batch": ["requests", "rows", "step_input", "build"],
     "sampling": ["metadata", "grammar", "host"],
     "demo": ["gguf_model", "tokenizer", "checkpoint", "server", "ask", "run"],
-    "worker": ["mesh_settings", "device", "kv_cache", "forward", "results", "model_runner", "worker"],
+    "worker": ["mesh_settings", "signals", "device", "kv_cache", "forward", "results", "model_runner", "worker"],
     "cli": ["exits", "report", "schema", "list", "demo", "group"],
 }
 """Within a package, a module may import only from those above it."""

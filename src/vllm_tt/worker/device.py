@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from vllm_tt import emulation
 from vllm_tt.errors import ConfigError, TTError
 from vllm_tt.log import get_logger
+from vllm_tt.worker import signals
 from vllm_tt.worker.mesh_settings import FabricSettings, Machine, MeshSettings
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ class OpenMesh:
         self._failed: list[str] = []
         # the processes that vLLM forks or spawns run multiprocessing's finalizers only, not atexit's;
         # atexit comes first elsewhere, before ttnn takes itself apart
+        signals.exit_on_sigterm()
         self._at_exit = Finalize(None, self.close, exitpriority=100)
         atexit.register(self.close)
 
@@ -158,15 +160,18 @@ class OpenMesh:
             raise MeshIsClosed
         return self._device
 
+    def after_close(self, step: Callable[[], object]) -> None:
+        """Have ``step`` run once when the mesh has been closed without a fault, on whichever way out."""
+        self._to_do.append(("tell that the mesh is closed", lambda: self._failed or step()))
+
     def close(self) -> None:
         """Close what is still open. Never raises; a second call waits for a first one in another thread.
 
-        A call that was interrupted is continued by the next. In a forked child nothing is done: the
-        mesh is the parent's.
+        Signals wait until it is done. In a forked child nothing happens: the mesh is the parent's.
         """
         if os.getpid() != self._process:
             return
-        with self._lock:
+        with signals.held(), self._lock:
             while self._to_do:
                 what, step = self._to_do.pop(0)
                 try:
@@ -176,6 +181,7 @@ class OpenMesh:
                     log.warning("Could not %s", what, exc_info=True)
             atexit.unregister(self.close)
             self._at_exit.cancel()
+        signals.leave_sigterm()
 
     def _read_profiler(self) -> None:
         self._ttnn.ReadDeviceProfiler(self._device)

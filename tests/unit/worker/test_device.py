@@ -8,7 +8,7 @@ from sandbox import Case, Sandbox, runtime_shared_memory
 from vllm_tt.worker.device import TtnnBroken, TtnnMissing, load_ttnn
 
 START = """
-import gc, os, threading
+import os, signal, threading
 import ttnn
 from vllm_tt.config import TTConfig
 from vllm_tt.worker import device
@@ -107,9 +107,52 @@ mesh.close()
 result.append(fabric())
 """
     ),
+    "SIGTERM while open": Case(
+        code="""
+mesh = open_mesh()
+try:
+    signal.raise_signal(signal.SIGTERM)
+except SystemExit as end:
+    result = end.code
+"""
+    ),
+    "signals during a close": Case(
+        code="""
+mesh = open_mesh()
+result = []
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda number, frame: result.append(signal.Signals(number).name))
+close = ttnn.close_mesh_device
+def interrupted(device):
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGTERM)
+    close(device)
+    result.append("closed")
+ttnn.close_mesh_device = interrupted
+mesh.close()
+result.append(fabric())
+"""
+    ),
+    "SIGTERM after a close": Case(
+        code="""
+result = [signal.getsignal(signal.SIGTERM).name]
+open_mesh().close()
+result.append(signal.getsignal(signal.SIGTERM).name)
+"""
+    ),
+    "after a close": Case(
+        code="""
+mesh = open_mesh()
+result = ["open"]
+mesh.after_close(lambda: result.append(fabric()))
+mesh.close()
+mesh.close()
+"""
+    ),
     "a close that fails": Case(
         code="""
 mesh = open_mesh()
+mesh.after_close(open_mesh)
 def broken(device):
     raise RuntimeError("profiler is stuck")
 ttnn.ReadDeviceProfiler = broken
@@ -174,6 +217,10 @@ def outcomes(tmp_path_factory, emulation_cache):
         ("closing twice", [None, None, "The mesh device has been closed."]),
         ("closing from threads", "DISABLED"),
         ("a close that is interrupted", ["FABRIC_1D", "DISABLED"]),
+        ("SIGTERM while open", 143),
+        ("signals during a close", ["closed", "SIGINT", "SIGTERM", "DISABLED"]),
+        ("SIGTERM after a close", ["SIG_DFL", "SIG_DFL"]),
+        ("after a close", ["open", "DISABLED"]),
         ("a close that fails", "DISABLED"),
         ("a forked child", [0, "FABRIC_1D"]),
         (
@@ -223,7 +270,17 @@ def test_what_the_log_says(outcomes, name, lines):
     assert [line for line in outcomes[name].log if "mulat" not in line and "late" not in line] == lines
 
 
-@pytest.mark.parametrize("name", ["closing twice", "closing from threads", "a close that is interrupted", "left open"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "closing twice",
+        "closing from threads",
+        "a close that is interrupted",
+        "SIGTERM while open",
+        "signals during a close",
+        "left open",
+    ],
+)
 def test_a_mesh_is_closed_once(outcomes, name):
     assert outcomes[name].log[-1] == CLOSED
     assert outcomes[name].log.count(CLOSED) == 1
