@@ -29,7 +29,7 @@ def describe(config: VllmConfig, model: Model) -> str:
     }
     return (
         f"Serving {model.name} on {describe_mesh()}: {_topology(lane_shape(config))}, "
-        f"at most {config.model_config.max_model_len} tokens each, {config.cache_config.block_size} tokens a page; "
+        f"at most {_longest(config)} each, {config.cache_config.block_size} tokens a page; "
         + ", ".join(f"{name} {'on' if on else 'off'}" for name, on in paths.items())
         + f", traces {options.trace_mode}, {_sampling(options)}"
     )
@@ -47,6 +47,11 @@ def _topology(shape: LaneShape) -> str:
     if shape.lanes == 1:
         return f"one engine, {shape.rows} requests at once"
     return f"one engine, {shape.lanes} lanes x {shape.per_lane} = {shape.rows} requests at once"
+
+
+def _longest(config: VllmConfig) -> str:
+    tokens = f"{config.model_config.max_model_len} tokens"
+    return f"{tokens} or what the KV cache holds" if config.model_config.original_max_model_len == -1 else tokens
 
 
 def _sampling(options: TTConfig) -> str:

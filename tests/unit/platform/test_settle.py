@@ -206,6 +206,12 @@ LINES = {
         ),
         serving("TTLlamaForCausalLM", OFF),
     ],
+    "automatic length": [
+        NO_CACHING,
+        NO_ASYNC,
+        NO_CHUNKS,
+        serving("TTLlamaForCausalLM", OFF, rows=4).replace("4096 tokens", "4096 tokens or what the KV cache holds"),
+    ],
     "tiny budget": [
         NO_CACHING,
         NO_ASYNC,
