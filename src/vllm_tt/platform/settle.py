@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from vllm_tt import env
 from vllm_tt.config import TTConfig
 from vllm_tt.log import get_logger
-from vllm_tt.platform import lanes, report
+from vllm_tt.platform import ending, lanes, report
 from vllm_tt.platform.compat import is_further_front_end
 from vllm_tt.platform.policies import Change, Model, adjust
 from vllm_tt.platform.refusals import REFUSALS
+from vllm_tt.platform.settled import is_settled
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -30,9 +31,9 @@ def settle(config: VllmConfig) -> None:
         refuse(config)
     model = _look_up(config, test_models=options.register_test_models)
     changes = adjust(config, model)
-    first = not lanes.is_settled(config)
-    lanes.fold(config)
-    if first:
+    if not is_settled(config):
+        lanes.fold(config)
+        ending.allow_closing(config)
         changes.append(Change(report.describe(config, model)))
     if not is_further_front_end(config):
         for change in changes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
@@ -10,6 +11,7 @@ from vllm_tt.batch.rows import Rows
 from vllm_tt.config import TTConfig
 from vllm_tt.log import get_logger
 from vllm_tt.models.registry import select
+from vllm_tt.platform.ending import engine_record
 from vllm_tt.platform.lanes import lane_shape
 from vllm_tt.sampling.host import HostSampler
 from vllm_tt.worker.device import OpenMesh, open_mesh
@@ -42,6 +44,7 @@ class TTWorker(WorkerBase):
         super().__init__(*args, **kwargs)
         self._config = TTConfig.from_additional_config(self.vllm_config.additional_config)
         self._shape = lane_shape(self.vllm_config)
+        self._record = engine_record(self.vllm_config)
         self._mesh: OpenMesh | None = None
         self._kv_plan: KVPlan | None = None
         self._adapter_class: type | None = None
@@ -51,6 +54,7 @@ class TTWorker(WorkerBase):
 
     def init_device(self) -> None:
         self._mesh = open_mesh(self._config, tracing=self._config.trace_mode != "none")
+        self._record.opened()
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:  # noqa: ARG002 - vLLM's signature
         """Load the adapter; weights are the adapter's own business, dummy ones included."""
@@ -120,6 +124,7 @@ class TTWorker(WorkerBase):
         if self._mesh is not None:
             self._mesh.close()
             self._mesh = None
+            self._record.closed(sys.exc_info()[1])
 
     @property
     def _pages_per_row(self) -> int:
@@ -127,7 +132,7 @@ class TTWorker(WorkerBase):
 
     def _load_model(self) -> None:
         mesh = _set(self._mesh)
-        entry = select(self.model_config)
+        entry = select(self.model_config, test_models=self._config.register_test_models)
         adapter_class = self._adapter_class = entry.load()
         self._kv_plan = KVPlan.make(adapter_class, self.vllm_config, self._shape, mesh.grid.chips)
         self._kv_plan.fit_context(self.vllm_config)

@@ -1,0 +1,144 @@
+"""How a server ends: time for its engine to close the mesh, and a last line that says whether it did.
+
+The engine is a process of its own. Left alone, vLLM kills it as soon as it has asked it to stop, and
+ends with exit code 0 when it died. The two sides share a small file that says whether the mesh is open.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vllm_tt import env
+from vllm_tt.log import get_logger
+from vllm_tt.platform.compat import is_further_front_end
+from vllm_tt.platform.settled import keep, state_of
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+__all__ = ["CLOSE_SECONDS", "MeshRecord", "allow_closing", "engine_record", "last_words", "watch"]
+
+log = get_logger(__name__)
+
+CLOSE_SECONDS = 30
+"""How long an engine may take to close its mesh before vLLM kills it."""
+
+EXIT_FAILED = 1
+"""The exit code of a server whose engine failed or died."""
+
+_watched: list[MeshRecord] = []
+
+
+@dataclass(frozen=True, slots=True)
+class MeshRecord:
+    """Whether the engine of the server with process id ``server`` has its mesh open: a file in the cache folder."""
+
+    server: int
+
+    @property
+    def path(self) -> Path:
+        return env.CACHE_DIR.get() / "open-meshes" / f"{self.server}.json"
+
+    def opened(self) -> None:
+        """Called in the engine's process, as is `closed`."""
+        self._write(is_open=True, failure=None)
+
+    def closed(self, failure: BaseException | None) -> None:
+        """``failure``: what ended the engine; SystemExit, a request to stop, is none."""
+        text = f"{type(failure).__name__}: {failure}" if isinstance(failure, Exception) else None
+        self._write(is_open=False, failure=text)
+
+    def take(self) -> dict[str, Any] | None:
+        """What was last written, which is then forgotten; None when no engine got as far as a mesh."""
+        try:
+            text = self.path.read_text(encoding="utf-8")
+            self.path.unlink()
+            return dict(json.loads(text))
+        except (OSError, ValueError):
+            return None
+
+    def _write(self, *, is_open: bool, failure: str | None) -> None:
+        state = {"engine": os.getpid(), "open": is_open, "failure": failure}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            draft = self.path.with_suffix(f".{os.getpid()}")
+            draft.write_text(json.dumps(state), encoding="utf-8")
+            draft.replace(self.path)
+        except OSError as error:
+            # Serving goes on without the last line.
+            log.warning("cannot note in %s that the mesh is open or closed: %s", self.path, error)
+
+
+def allow_closing(config: VllmConfig) -> None:
+    """In the server's process: have vLLM wait for the engine to close its mesh, and watch that it does."""
+    record = MeshRecord(os.getpid())
+    keep(config, server=record.server, shutdown_timeout=config.shutdown_timeout)
+    config.shutdown_timeout += CLOSE_SECONDS
+    if not is_further_front_end(config):
+        watch(record)
+
+
+def watch(record: MeshRecord) -> None:
+    """Have `last_words` speak of ``record``."""
+    if record not in _watched:
+        record.take()
+        _watched.append(record)
+        _mention_the_dead(record.path.parent)
+
+
+def engine_record(config: VllmConfig) -> MeshRecord:
+    """In the engine's process: the record to keep of its mesh.
+
+    The engine itself waits for running requests only as long as --shutdown-timeout asked.
+    """
+    state = state_of(config)
+    config.shutdown_timeout = state["shutdown_timeout"]
+    return MeshRecord(state["server"])
+
+
+def last_words() -> None:
+    """At the exit of a server's process, after everything else: say how the engine and its mesh ended.
+
+    An engine that failed ends the process with an exit code that says so.
+    """
+    states = [state for record in _watched if (state := record.take()) is not None]
+    _watched.clear()
+    for state in states:
+        _speak_of(state)
+    if any(state["open"] or state["failure"] for state in states):
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(EXIT_FAILED)
+
+
+def _speak_of(state: dict[str, Any]) -> None:
+    if state["open"]:
+        log.error(
+            "The engine (process %d) died with its mesh open: the lines above say why; if they do not, it was "
+            "killed. Should the devices not answer at the next start, reset them with tt-smi -r",
+            state["engine"],
+        )
+    elif state["failure"]:
+        log.error("The engine failed (%s); its mesh is closed", state["failure"])
+    else:
+        log.info("The server has ended and its mesh is closed")
+
+
+def _mention_the_dead(folder: Path) -> None:
+    """Speak of servers that did not live to speak for themselves."""
+    for path in folder.glob("*.json"):
+        if path.stem.isdigit() and not Path("/proc", path.stem).exists():
+            state = MeshRecord(int(path.stem)).take()
+            if state and state["open"] and not Path("/proc", str(state["engine"])).exists():
+                log.warning(
+                    "An earlier server (process %s) was killed with its mesh open. Should the devices not answer, "
+                    "reset them with tt-smi -r",
+                    path.stem,
+                )
