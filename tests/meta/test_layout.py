@@ -47,7 +47,7 @@ ORDER = {
         "inventory",
         "registry",
     ],
-    "platform": ["compat", "lanes", "refusals", "policies", "report", "settle", "arguments", "platform"],
+    "platform": ["compat", "settled", "lanes", "ending", "refusals", "policies", "report", "settle", "arguments", "platform"],
     "scheduler": ["plan", "slots", "interleave", "phase"],
     "batch": ["requests", "rows", "step_input", "build"],
     "sampling": ["metadata", "grammar", "host"],

@@ -55,6 +55,7 @@ class TTWorker(WorkerBase):
     def init_device(self) -> None:
         self._mesh = open_mesh(self._config, tracing=self._config.trace_mode != "none")
         self._record.opened()
+        self._mesh.after_close(lambda: self._record.closed(sys.exc_info()[1]))
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:  # noqa: ARG002 - vLLM's signature
         """Load the adapter; weights are the adapter's own business, dummy ones included."""
@@ -124,7 +125,6 @@ class TTWorker(WorkerBase):
         if self._mesh is not None:
             self._mesh.close()
             self._mesh = None
-            self._record.closed(sys.exc_info()[1])
 
     @property
     def _pages_per_row(self) -> int:
