@@ -51,15 +51,18 @@ class Finding:
     hint: str = ""
     key: tuple[str, ...] = ()
     """Where in the metadata: the keys from the root down."""
+    file: str = "vllm_metadata.json"
+    """Which file of the bundle, where ``line`` says more than the message."""
     line: int | None = None
     column: int | None = None
 
     @property
     def text(self) -> str:
-        """The message, after its place in the metadata file where that is known."""
+        """The message, after its place in the bundle where that is known."""
         if self.line is None:
             return self.message
-        return f"vllm_metadata.json:{self.line}:{self.column}: {self.message}"
+        place = f"{self.file}:{self.line}" if self.column is None else f"{self.file}:{self.line}:{self.column}"
+        return f"{place}: {self.message}"
 
 
 def _rules(*rows: tuple[str, str, str, str]) -> dict[str, Rule]:
@@ -108,6 +111,24 @@ RULES: dict[str, Rule] = _rules(
     ("TB702", "warning", "skip", "a requirement that is not met"),
     ("TB703", "note", "quiet", "a requirement that cannot be checked"),
     ("TB704", "warning", "skip", "a missing package"),
+    ("TB801", "note", "quiet", "a symbolic link inside the bundle"),
+    ("TB802", "error", "quiet", "a symbolic link that leaves the bundle or leads nowhere"),
+    ("TB804", "error", "quiet", "model weights"),
+    ("TB805", "error", "quiet", "a file that is named like a secret"),
+    ("TB806", "error", "quiet", "a file that holds a secret"),
+    ("TB807", "error", "quiet", "neither a file nor a folder"),
+    ("TB808", "error", "quiet", "a file that cannot be read"),
+    ("TB809", "error", "quiet", "a name that other systems cannot hold"),
+    ("TB812", "note", "quiet", "an executable file"),
+    ("TB813", "error", "quiet", "a file that the bundle needs is left out"),
+    ("TB814", "note", "quiet", "an empty folder"),
+    ("TB815", "error", "quiet", "too many files or bytes"),
+    ("TB817", "warning", "quiet", "a stale lock file"),
+    ("TB907", "error", "quiet", "a file differs from the lock"),
+    ("TB908", "error", "quiet", "a locked file is missing"),
+    ("TB909", "error", "quiet", "a file that the lock does not list"),
+    ("TB910", "error", "quiet", "a malformed lock"),
+    ("TB911", "warning", "quiet", "no lock"),
 )
 
 
