@@ -34,17 +34,22 @@ class PagedKV:
         self.keys[pages, :, offsets] = keys
         self.values[pages, :, offsets] = values
 
-    def read(self, pages: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The contents of ``pages`` [n, w], in order: keys and values [n, KV heads, w x page size, head size]."""
+    def read(self, pages: torch.Tensor, out: list[torch.Tensor] | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """The contents of ``pages`` [n, w], in order: keys and values [n, KV heads, w x page size, head size].
+
+        ``out`` is an empty list at first; reads of the same shape that share it share their memory.
+        """
         rows, width = pages.shape
         _, heads, size, head_size = self.keys.shape
         # Whole (page, head) blocks are picked head by head, so one copy yields the order that attention reads.
         blocks = (pages[:, None] * heads + torch.arange(heads)[:, None]).flatten()
-        shape = (rows, heads, width * size, head_size)
-        return (
-            self.keys.view(-1, size, head_size).index_select(0, blocks).view(shape),
-            self.values.view(-1, size, head_size).index_select(0, blocks).view(shape),
-        )
+        out = [] if out is None else out
+        if not out:
+            out += [self.keys.new_empty((len(blocks), size, head_size)) for _ in range(2)]
+        for source, target in zip((self.keys, self.values), out, strict=True):
+            torch.index_select(source.view(-1, size, head_size), 0, blocks, out=target)
+        keys, values = (target.view(rows, heads, width * size, head_size) for target in out)
+        return keys, values
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

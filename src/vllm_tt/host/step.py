@@ -111,6 +111,8 @@ class _SizeClass:
     rows: torch.Tensor
     pages: torch.Tensor
     mask: torch.Tensor
+    scratch: list[torch.Tensor]
+    """What each layer reads into: fresh memory for every layer would cost more than the copy."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -143,7 +145,7 @@ class DecodeStep(Step):
     def attend(self, queries: torch.Tensor, cache: PagedKV) -> torch.Tensor:
         out = torch.empty_like(queries)
         for group in self.classes:
-            keys, values = cache.read(group.pages)
+            keys, values = cache.read(group.pages, group.scratch)
             rows, kv_heads, _, size = keys.shape
             # The query heads that share a KV head take the place of a sequence of queries.
             shared = queries[group.rows].view(rows, kv_heads, -1, size)
@@ -168,5 +170,5 @@ def _size_classes(table: torch.Tensor, positions: torch.Tensor, page_size: int) 
         rows = (powers == power).nonzero().flatten()
         width = int(pages[rows].max())
         seen = torch.arange(width * page_size) <= positions[rows, None]
-        classes.append(_SizeClass(rows=rows, pages=table[rows, :width], mask=seen[:, None, None]))
+        classes.append(_SizeClass(rows=rows, pages=table[rows, :width], mask=seen[:, None, None], scratch=[]))
     return tuple(classes)
