@@ -13,10 +13,11 @@ RANKS = [
     {"env"},
     {"bundle", "config", "emulation"},
     {"host", "models", "platform.compat"},
-    {"conformance", "platform", "scheduler"},
+    {"platform", "scheduler"},
     {"batch"},
     {"sampling"},
-    {"demo", "worker"},
+    {"demo", "doctor", "worker"},
+    {"conformance"},
     {"cli"},
 ]
 """Packages and modules, lowest rank first: each may import only from lower ranks."""
@@ -33,6 +34,9 @@ ORDER = {
         "schema",
         "reading",
         "discover",
+        "locate",
+        "scaffold",
+        "launch",
     ],
     "host": ["frequencies", "rotary", "norm", "mlp", "kv_cache", "step", "attention", "checkpoint", "weights"],
     "models": [
@@ -46,6 +50,7 @@ ORDER = {
         "resolve",
         "inventory",
         "registry",
+        "serving",
     ],
     "platform": ["compat", "settled", "lanes", "ending", "refusals", "policies", "report", "settle", "arguments", "platform"],
     "scheduler": ["plan", "slots", "interleave", "phase"],
