@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from vllm_tt.models.source import ClassSource, Outside, SourceTree
+from vllm_tt.bundle.source import ClassSource, Outside, SourceTree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

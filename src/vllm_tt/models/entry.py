@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from vllm_tt.bundle.declared import ATTRIBUTE, UnknownFromSource, declared_capabilities
 from vllm_tt.bundle.names import PREFIX
+from vllm_tt.bundle.source import find_module
 from vllm_tt.contract import Capabilities
-from vllm_tt.models.declared import ATTRIBUTE, UnknownFromSource, declared_capabilities
 from vllm_tt.models.loader import load_class
-from vllm_tt.models.source import find_module
 
 if TYPE_CHECKING:
     from pathlib import Path

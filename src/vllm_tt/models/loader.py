@@ -18,8 +18,8 @@ from types import ModuleType
 from typing import Any
 
 from vllm_tt import env
+from vllm_tt.bundle.source import find_module
 from vllm_tt.errors import TTError
-from vllm_tt.models.source import find_module
 
 __all__ = ["ClassMissing", "ImportFailed", "ModuleMissing", "NotAClass", "load_class", "module_name"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from vllm.model_executor.models import registry as vllm_registry
 
+from vllm_tt.bundle.source import ClassSource, Outside, SourceTree
 from vllm_tt.log import get_logger
 from vllm_tt.models.facade import facade
-from vllm_tt.models.source import ClassSource, Outside, SourceTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -1,13 +1,14 @@
 import pytest
 
-from vllm_tt.models.declared import UnknownFromSource, declared_capabilities
+from vllm_tt.bundle.declared import UnknownFromSource, declared_capabilities
 
 ON = {"supports_async_decode": True}
 
 
-def declared(bundle, adapter, **files):
-    mine = bundle("mine", adapter=adapter, files={f"{name}.py": text for name, text in files.items()})
-    return declared_capabilities("adapter", "Model", str(mine.folder))
+def declared(folder, adapter, **files):
+    for name, text in {"adapter": adapter, **files}.items():
+        (folder / f"{name}.py").write_text(text)
+    return declared_capabilities("adapter", "Model", str(folder))
 
 
 @pytest.mark.parametrize(
@@ -24,17 +25,19 @@ def declared(bundle, adapter, **files):
         "from .base import Base as Model",
     ],
 )
-def test_literals_are_read_without_importing(bundle, adapter):
-    assert declared(bundle, adapter, base=f"import no_such\nclass Base: model_capabilities = {ON}") == ON
+def test_literals_are_read_without_importing(tmp_path, adapter):
+    assert declared(tmp_path, adapter, base=f"import no_such\nclass Base: model_capabilities = {ON}") == ON
 
 
 @pytest.mark.parametrize("adapter", ["class Model: pass", "import abc\nclass Model(abc.ABC): pass"])
-def test_nothing_declared(bundle, adapter):
-    assert declared(bundle, adapter) is None
+def test_nothing_declared(tmp_path, adapter):
+    assert declared(tmp_path, adapter) is None
 
 
-def test_a_wrong_type_is_for_the_caller_to_judge(bundle):
-    assert declared(bundle, "class Model: model_capabilities = ['supports_async_decode']") == ["supports_async_decode"]
+def test_a_wrong_type_is_for_the_caller_to_judge(tmp_path):
+    assert declared(tmp_path, "class Model: model_capabilities = ['supports_async_decode']") == [
+        "supports_async_decode"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -57,6 +60,6 @@ def test_a_wrong_type_is_for_the_caller_to_judge(bundle):
         "class Model(:",
     ],
 )
-def test_what_the_text_does_not_settle(bundle, adapter):
+def test_what_the_text_does_not_settle(tmp_path, adapter):
     with pytest.raises(UnknownFromSource):
-        declared(bundle, adapter)
+        declared(tmp_path, adapter)

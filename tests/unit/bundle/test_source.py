@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from vllm_tt.models.source import ClassSource, Outside, SourceTree, find_module
+from vllm_tt.bundle.source import ClassSource, Outside, SourceTree, find_module
 
 
 @pytest.fixture
