@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from vllm_tt.bundle.findings import Finding, finding, shown
+from vllm_tt.bundle.findings import Finding, Severity, finding, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +18,8 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 
 _KINDS = {dict: "object", list: "list", str: "string", bool: "boolean", int: "int", float: "number", type(None): "null"}
+_NAMES = (("arch",), ("main_class",))
+"""What must be an identifier, so that the parser refuses these characters there."""
 # C0 and C1 controls, surrogates, and the characters that reorder or hide text.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ud800-\udfff]")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]')
@@ -68,7 +70,8 @@ def load(data: bytes) -> JsonText:
             return _refused(text, finding("TB107", "nested too deeply"))
         if isinstance(value, str) and (bad := _UNPRINTABLE.search(value)):
             where = shown(".".join(key))
-            findings.append(finding("TB109", f"{where} holds the character U+{ord(bad[0]):04X}", key=key))
+            fault = finding("TB109", f"{where} holds the character U+{ord(bad[0]):04X}", key=key)
+            findings.append(fault.graded(Severity.ERROR) if key in _NAMES else fault)
     return JsonText(text=text, root=root, findings=tuple(findings))
 
 

@@ -8,12 +8,25 @@ def test_codes_are_listed_once_and_in_order():
 
 
 def test_a_finding_takes_severity_and_reader_from_its_rule():
-    found = finding("TB104", "duplicate key 'arch'", key=("arch",))
-    assert (found.severity, found.reader, found.key) == (Severity.ERROR, Reader.WARN, ("arch",))
+    found = finding("TB201", "'arch' is empty", key=("arch",))
+    assert (found.severity, found.reader, found.key) == (Severity.ERROR, Reader.SKIP, ("arch",))
 
 
 def test_the_reader_can_be_milder_than_the_rule():
-    assert finding("TB203", "no", reader=Reader.WARN).reader is Reader.WARN
+    found = finding("TB203", "no", reader=Reader.WARN)
+    assert (found.severity, found.reader) == (Severity.WARNING, Reader.WARN)
+
+
+def test_what_the_reader_skips_for_and_what_is_an_error_are_one():
+    mine = [rule for code, rule in RULES.items() if code[:3] in ("TB1", "TB2")]
+    assert [rule.code for rule in mine if (rule.severity is Severity.ERROR) != (rule.reader is Reader.SKIP)] == []
+
+
+def test_the_text_begins_with_the_place():
+    found = finding("TB303", "no class")
+    assert found.text == "no class"
+    assert found.at("adapter.py", 3).text == "adapter.py:3: no class"
+    assert found.at("adapter.py", 3, 5).text == "adapter.py:3:5: no class"
 
 
 @pytest.mark.parametrize(
