@@ -14,7 +14,19 @@ from vllm_tt.log import get_logger
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CALLS", "Adapter", "Call", "Capabilities"]
+__all__ = [
+    "CALLS",
+    "CONTRACT_V1",
+    "DEVICE_PENALTIES",
+    "DEVICE_SAMPLING",
+    "LEGACY_SAMPLING",
+    "MULTIMODAL",
+    "REQUEST_ROPE",
+    "SEVERAL_GROUPS",
+    "Adapter",
+    "Call",
+    "Capabilities",
+]
 
 log = get_logger(__name__)
 
@@ -141,9 +153,14 @@ class Call:
     """When the method must exist; empty means it is optional."""
 
 
-_REQUEST_ROPE = "models with request-specific rotary state"
-_DEVICE_SAMPLING = "device sampling"
-_CONTRACT_V1 = "decode_input_update_contract = 1"
+REQUEST_ROPE = "models with request-specific rotary state"
+MULTIMODAL = "multimodal models"
+SEVERAL_GROUPS = "several KV cache groups"
+DEVICE_SAMPLING = "device sampling"
+DEVICE_PENALTIES = "device penalties"
+CONTRACT_V1 = "decode_input_update_contract = 1"
+LEGACY_SAMPLING = DEVICE_SAMPLING + ", adapters without " + CONTRACT_V1
+"""When a keyword is sent that is not sent always."""
 
 CALLS: tuple[Call, ...] = (
     Call(
@@ -185,10 +202,10 @@ CALLS: tuple[Call, ...] = (
         method="prefill_forward",
         always=("tokens", "page_table", "kv_cache", "enable_trace", "prompt_lens", "start_pos", "empty_slots"),
         sometimes={
-            "sampling_params": _DEVICE_SAMPLING,
-            "page_tables_per_layer": "several KV cache groups",
-            "pixel_values": "multimodal models",
-            "image_grid_thw": "multimodal models",
+            "sampling_params": DEVICE_SAMPLING,
+            "page_tables_per_layer": SEVERAL_GROUPS,
+            "pixel_values": MULTIMODAL,
+            "image_grid_thw": MULTIMODAL,
         },
         needed="always",
     ),
@@ -196,16 +213,16 @@ CALLS: tuple[Call, ...] = (
         method="decode_forward",
         always=("tokens", "page_table", "kv_cache", "start_pos", "enable_trace", "read_from_device"),
         sometimes={
-            "sampling_params": _DEVICE_SAMPLING,
-            "reset_batch": _DEVICE_SAMPLING + ", adapters without " + _CONTRACT_V1,
-            "reload_inputs": _CONTRACT_V1,
-            "reload_page_table": _CONTRACT_V1,
-            "reload_sampling_params": _CONTRACT_V1,
-            "reset_sampling_state": _CONTRACT_V1,
-            "prompt_tokens": "device penalties",
-            "output_tokens": "device penalties",
-            "page_tables_per_layer": "several KV cache groups",
-            "rope_deltas_all_users": _REQUEST_ROPE,
+            "sampling_params": DEVICE_SAMPLING,
+            "reset_batch": LEGACY_SAMPLING,
+            "reload_inputs": CONTRACT_V1,
+            "reload_page_table": CONTRACT_V1,
+            "reload_sampling_params": CONTRACT_V1,
+            "reset_sampling_state": CONTRACT_V1,
+            "prompt_tokens": DEVICE_PENALTIES,
+            "output_tokens": DEVICE_PENALTIES,
+            "page_tables_per_layer": SEVERAL_GROUPS,
+            "rope_deltas_all_users": REQUEST_ROPE,
         },
         needed="always",
     ),
