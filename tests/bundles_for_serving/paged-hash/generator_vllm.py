@@ -2,7 +2,8 @@
 
 Environment: PAGED_HASH_CAPABILITIES names the capabilities that are on (comma separated),
 PAGED_HASH_MAX_TOKENS sizes the cache, PAGED_HASH_PAD_TO makes prefill also write a padded tail,
-PAGED_HASH_SPARE_PAGES allows pages past those that a row needs.
+PAGED_HASH_SPARE_PAGES allows pages past those that a row needs, PAGED_HASH_POISON is a token that
+prefill fails on.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class PagedHashForCausalLM:
         self.chunked = self.model_capabilities.get("supports_chunked_prefill", False)
         self.caching = self.model_capabilities.get("supports_prefix_caching", False)
         self.pad_to, self.spare = _setting("PAD_TO", 0), _setting("SPARE_PAGES", 0)
+        self.poison = _setting("POISON", -1)
         self.lanes, self.lane_of = lanes, np.arange(slots) // (slots // lanes)
         self.store: PagedStore | None = None
         self.width = 0
@@ -95,6 +97,7 @@ class PagedHashForCausalLM:
         tables = self._tables(page_table, np.array(empty_slots), start_pos, prompt_lens, kv_cache)
         for i, slot in enumerate(empty_slots):
             row = tokens[i, : prompt_lens[i]].numpy().astype(np.int64)
+            require(self.poison not in row, "token {token} is poison", token=self.poison)
             self._admit(slot, tables[i], row[: start_pos[i]], kv_cache)
             kv_cache.prefill(tables[i], row[start_pos[i] :], int(start_pos[i]), int(self.marks[slot]))
             self.ends[slot] = prompt_lens[i]

@@ -1,0 +1,109 @@
+"""Real servers, one at a time: a module has one server, and says how it must end."""
+
+import http.client
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from vllm_tt.demo.server import HOST, Launch, Server
+
+CLEAN_END = "The server has ended and its mesh is closed"
+
+
+class Client:
+    """JSON over HTTP, a connection a request."""
+
+    def __init__(self, server):
+        self.port = server.port
+
+    def request(self, method, path, body=None):
+        """The status and the document of the answer."""
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=300)
+        try:
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read() or "null")
+        finally:
+            connection.close()
+
+    def post(self, path, **body):
+        status, answer = self.request("POST", path, body)
+        assert status == 200, answer
+        return answer
+
+    def held(self):
+        """What the worker holds, after its books were checked."""
+        return self.post("/collective_rpc", method="check")["results"][0]
+
+    def metrics(self):
+        """The gauges and counters of vLLM's Prometheus page, by name without labels."""
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=60)
+        try:
+            connection.request("GET", "/metrics")
+            lines = connection.getresponse().read().decode().splitlines()
+        finally:
+            connection.close()
+        values = [line.rsplit(" ", 1) for line in lines if line and not line.startswith("#")]
+        return {name.split("{")[0]: float(value) for name, value in values}
+
+
+def processes_of(group):
+    """Process ids in a process group, zombies left out."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, of = stat.read_text().rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue  # the process has gone
+        if int(of) == group and state != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def end_by(server, number):
+    """Ends a server as an operator would; asserts that it went cleanly."""
+    server.process.send_signal(number)
+    assert server.process.wait(60) == 0
+    assert CLEAN_END in server.log_tail(1)
+    assert "Mesh device closed, fabric is DISABLED" in server.launch.log.read_text()
+    assert processes_of(server.process.pid) == []
+
+
+@pytest.fixture(scope="session")
+def emulation_cache(tmp_path_factory):
+    """The default cache serves: its checkpoint and firmware are made once."""
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory):
+    """``serve(model, *arguments, end=SIGTERM, **launch)``: a healthy server, ended with the module."""
+    servers = []
+
+    def start(model, *arguments, end=signal.SIGTERM, **launch):
+        log = tmp_path_factory.mktemp("server") / "server.log"
+        environ = {"VLLM_SERVER_DEV_MODE": "1", "HF_HUB_OFFLINE": "1"} | launch.pop("environ", {})
+        server = Server(Launch(model=str(model), log=log, arguments=arguments, environ=environ, **launch))
+        servers.append((server, end))
+        server.wait_healthy(timeout=280)
+        return server
+
+    yield start
+    for server, end in servers:
+        try:
+            if server.process.poll() is None:
+                end_by(server, end)
+        finally:
+            server.stop()
+
+
+@pytest.fixture(scope="module")
+def client_of():
+    return Client
+
+
+@pytest.fixture(name="processes_of", scope="session")
+def processes_of_fixture():
+    return processes_of

@@ -1,0 +1,161 @@
+"""A real model over HTTP: greedy tokens equal those of transformers on the same checkpoint, in float32."""
+
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import smollm2
+import torch
+
+pytestmark = pytest.mark.server
+
+NEW_TOKENS = 24
+QUESTIONS = [
+    "What is the capital of France?",
+    "Name three colours.",
+    "Why is the sky blue?",
+    "Hi",
+    "Write a haiku about the sea.",
+    "What is 7 times 8?",
+    "Translate 'good morning' into French.",
+    "Who wrote Hamlet?",
+    "List the planets of the solar system.",
+    "Explain recursion to a child.",
+    "Give me a recipe for pancakes.",
+    "What is photosynthesis?",
+    "Tell me a joke.",
+    "How many legs has a spider?",
+    "Write a Python function that reverses a string.",
+    "What does HTTP stand for?",
+    "Summarise: " + "The quick brown fox jumps over the lazy dog. " * 12,
+    "Continue: " + ", ".join(str(i) for i in range(1, 120)),
+    "Repeat the last word of this text: " + " ".join(f"{i} is {i * i};" for i in range(110)),
+    "Count the letters in the word banana.",
+]
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """Transformers' model and tokenizer."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = smollm2.checkpoint()
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def server(serve):
+    folder = smollm2.checkpoint()
+    options = ("--dtype", "float32", "--max-model-len", "2048", "--max-num-seqs", "8", "--served-model-name", "smollm2")
+    return serve(folder, *options, end=signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def client(server, client_of):
+    return client_of(server)
+
+
+@torch.inference_mode()
+def greedy(model, prompt):
+    """Transformers' own greedy generation, up to the end-of-sequence token, which is included."""
+    ids = torch.tensor([prompt])
+    out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW_TOKENS, do_sample=False)
+    return out[0, len(prompt) :].tolist()
+
+
+def chat(client, question):
+    answer = client.post(
+        "/v1/chat/completions",
+        model="smollm2",
+        messages=[{"role": "user", "content": question}],
+        temperature=0,
+        max_tokens=NEW_TOKENS,
+        return_token_ids=True,
+    )
+    return answer["prompt_token_ids"], answer["choices"][0]["token_ids"], answer["choices"][0]["message"]["content"]
+
+
+def complete(client, prompt, **options):
+    body = {"model": "smollm2", "prompt": prompt, "temperature": 0, "max_tokens": NEW_TOKENS, "return_token_ids": True}
+    return client.post("/v1/completions", **body | options)["choices"][0]
+
+
+def test_chat_completions_sent_at_once_equal_transformers(client, reference):
+    model, tokenizer = reference
+    with ThreadPoolExecutor(len(QUESTIONS)) as pool:
+        answers = list(pool.map(lambda question: chat(client, question), QUESTIONS))
+    assert "Paris" in answers[0][2]
+    assert max(len(prompt) for prompt, _, _ in answers) > 1000
+    for question, (prompt, tokens, _) in zip(QUESTIONS, answers, strict=True):
+        message = [{"role": "user", "content": question}]
+        assert prompt == tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False)
+        assert tokens == greedy(model, prompt), question
+
+
+@pytest.mark.parametrize("prompt", [[504], [504, 260, 28, 198], list(range(300, 900))], ids=["1", "4", "600"])
+def test_completions_of_token_ids_equal_transformers(client, reference, prompt):
+    assert complete(client, prompt)["token_ids"] == greedy(reference[0], prompt)
+
+
+def test_logprobs_are_those_of_transformers(client, reference):
+    model, tokenizer = reference
+    prompt = tokenizer.encode("The capital of France is")
+    answer = complete(client, prompt, max_tokens=1, logprobs=5)
+    with torch.inference_mode():
+        expected = model(torch.tensor([prompt])).logits[0, -1].log_softmax(-1)
+    top = answer["logprobs"]["top_logprobs"][0]
+    assert len(top) == 5
+    best = expected.topk(5)
+    assert sorted(top.values(), reverse=True) == pytest.approx(best.values.tolist(), abs=1e-4)
+    assert set(top) == {tokenizer.decode([token]) for token in best.indices.tolist()}
+
+
+def test_a_schema_is_kept(client):
+    schema = {
+        "type": "object",
+        "properties": {"answer": {"enum": ["zebra", "quokka"]}},
+        "required": ["answer"],
+        "additionalProperties": False,
+    }
+    answer = client.post(
+        "/v1/chat/completions",
+        model="smollm2",
+        messages=[{"role": "user", "content": "What is the capital of France?"}],
+        temperature=0,
+        max_tokens=40,
+        response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": schema}},
+    )
+    import json
+
+    assert json.loads(answer["choices"][0]["message"]["content"])["answer"] in ("zebra", "quokka")
+
+
+def test_prompt_logprobs_are_refused_and_nothing_else_suffers(client):
+    status, answer = client.request(
+        "POST", "/v1/completions", {"model": "smollm2", "prompt": "hi", "prompt_logprobs": 1, "max_tokens": 1}
+    )
+    assert status == 400
+    assert answer["error"]["message"] == (
+        "prompt_logprobs=1 is not available: prefill returns the logits of the last prompt token alone. Leave it out "
+        "(in the completions API, do not ask for echo together with logprobs); logprobs of generated tokens are "
+        "available."
+    )
+    assert complete(client, "The capital of France is", max_tokens=1)["text"]
+
+
+def test_the_start_up_log_has_the_lines_that_operators_tools_look_for(server, client):
+    log = server.launch.log.read_text()
+    for line in (
+        "Registered TT model TTLlamaForCausalLM -> generator_vllm:LlamaForCausalLM (from EXTRA_MODELS_DIR/llama-host)",
+        "Attempting to open mesh device",
+        "multidevice with 2 devices and grid (1, 2) is created",
+        "Warming up prefill for sequence length: 2048",
+        "Warming up decode",
+    ):
+        assert line in log
+    assert log.index("Warming up decode") < log.index("Application startup complete")
+
+
+def test_nothing_is_held_when_all_is_answered(client):
+    complete(client, "hello", max_tokens=2)
+    assert client.held() == {"requests": 0, "rows": 0, "pages": 0}
