@@ -45,6 +45,7 @@ ORDER = {
         "launch",
         "source",
         "declared",
+        "hub",
     ],
     "host": ["frequencies", "rotary", "norm", "mlp", "kv_cache", "step", "attention", "checkpoint", "weights"],
     "models": [

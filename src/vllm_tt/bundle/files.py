@@ -44,6 +44,7 @@ _JUNK = frozenset(
     {
         "__pycache__", ".git", ".hg", ".svn", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", ".tox",
         ".nox", ".venv", ".ipynb_checkpoints", ".idea", ".vscode", ".DS_Store", "Thumbs.db",
+        ORIGIN_NAME,
     }
 )  # fmt: skip
 _WEIGHTS = (".safetensors", ".pt", ".pth", ".gguf", ".ckpt", ".onnx", ".h5", ".npz", ".tensorbin")
