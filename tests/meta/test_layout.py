@@ -25,6 +25,7 @@ RANKS = [
 ORDER = {
     "emulation": ["descriptors", "runtime_root", "environment", "stand_ins"],
     "bundle": [
+        "secrets",
         "findings",
         "jsontext",
         "fields",
@@ -35,7 +36,6 @@ ORDER = {
         "reading",
         "discover",
         "paths",
-        "secrets",
         "ignore",
         "files",
         "lock",
@@ -45,6 +45,13 @@ ORDER = {
         "launch",
         "source",
         "declared",
+        "code",
+        "vllm_names",
+        "facts",
+        "adapter_source",
+        "imported",
+        "checks",
+        "validate",
         "hub",
     ],
     "host": ["frequencies", "rotary", "norm", "mlp", "kv_cache", "step", "attention", "checkpoint", "weights"],
@@ -52,6 +59,7 @@ ORDER = {
         "loader",
         "builtin",
         "entry",
+        "probe",
         "facade",
         "publish",
         "resolve",
@@ -76,7 +84,7 @@ ORDER = {
     "sampling": ["metadata", "grammar", "host"],
     "demo": ["gguf_model", "tokenizer", "checkpoint", "server", "ask", "run"],
     "worker": ["mesh_settings", "signals", "device", "kv_cache", "forward", "results", "model_runner", "worker"],
-    "cli": ["exits", "report", "schema", "list", "demo", "group"],
+    "cli": ["exits", "report", "progress", "remarks", "pull", "push", "schema", "list", "demo", "group"],
 }
 """Within a package, a module may import only from those above it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from vllm_tt.bundle.source import ClassSource, Outside, SourceTree
+from vllm_tt.bundle.source import NOT_ADAPTERS, ClassSource, Outside, SourceTree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 __all__ = ["ATTRIBUTE", "UnknownFromSource", "declared_capabilities"]
 
 ATTRIBUTE = "model_capabilities"
-
-# Libraries whose classes an adapter may derive from and that know nothing of the attribute.
-_WITHOUT = frozenset({"abc", "builtins", "enum", "torch", "ttnn", "typing", "typing_extensions", "vllm"})
 
 
 class UnknownFromSource(Exception):
@@ -29,10 +26,10 @@ def declared_capabilities(module: str, name: str, folder: str | None) -> object:
     itself can tell.
     """
     search: Sequence[str] | None = None if folder is None else [folder]
-    tree = SourceTree(search, outside=_WITHOUT, installed_first=folder is not None)
+    tree = SourceTree(search, outside=NOT_ADAPTERS, installed_first=folder is not None)
     for found in tree.lineage(module, name):
         if isinstance(found, Outside):
-            if found.name.partition(".")[0] not in _WITHOUT:
+            if found.name.partition(".")[0] not in NOT_ADAPTERS:
                 raise UnknownFromSource
             continue
         value = _assigned(found)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from vllm_tt.bundle.secrets import redacted
+
 __all__ = ["RULES", "Finding", "Reader", "Rule", "Severity", "finding", "shown"]
 
 
@@ -210,10 +212,11 @@ def finding(
     rule = RULES[code]
     milder = rule.reader is Reader.SKIP and reader not in (None, Reader.SKIP)
     severity = Severity.WARNING if milder and rule.severity is Severity.ERROR else rule.severity
+    message, hint = redacted(message), redacted(hint)
     return Finding(code=code, severity=severity, reader=reader or rule.reader, message=message, hint=hint, key=key)
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """``value`` for a message: quoted, on one line, unprintable characters escaped, cut to ``limit``."""
-    text = repr(value)
+    """``value`` for a message: quoted, on one line, escaped where it would not print, no secrets, cut to ``limit``."""
+    text = redacted(repr(value))
     return text if len(text) <= limit else f"{text[: limit - 4]}...{text[-1]}"

@@ -14,7 +14,7 @@ from vllm_tt.bundle.metadata import FILE_NAME, Metadata, parse
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Bundle", "Skipped", "cause", "load", "path_text"]
+__all__ = ["Bundle", "Skipped", "cause", "load", "path_text", "read"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,12 +55,7 @@ class Skipped:
 
 def load(folder: Path) -> Bundle | Skipped:
     """Read one bundle's metadata, whatever folder it is in."""
-    try:
-        data = _read(folder / FILE_NAME)
-    except FileNotFoundError:
-        data = finding("TB004", f"no {FILE_NAME} in it (not a bundle folder)")
-    except (OSError, ValueError) as error:
-        data = finding("TB010", f"cannot read {FILE_NAME}: {cause(error)}")
+    data = read(folder)
     if isinstance(data, Finding):
         return Skipped(folder=folder, finding=data)
     parsed = parse(data)
@@ -69,6 +64,16 @@ def load(folder: Path) -> Bundle | Skipped:
     fault = parsed.fault
     assert fault is not None, "no metadata without a fault"
     return Skipped(folder=folder, finding=fault)
+
+
+def read(folder: Path) -> bytes | Finding:
+    """The bytes of a folder's metadata file, or why there are none."""
+    try:
+        return _read(folder / FILE_NAME)
+    except FileNotFoundError:
+        return finding("TB004", f"no {FILE_NAME} in it (not a bundle folder)")
+    except (OSError, ValueError) as error:
+        return finding("TB010", f"cannot read {FILE_NAME}: {cause(error)}")
 
 
 def path_text(path: Path) -> str:

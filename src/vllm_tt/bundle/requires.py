@@ -6,7 +6,6 @@ Nothing is imported: versions come from the installed distributions' own metadat
 from __future__ import annotations
 
 import platform
-from importlib import metadata as distributions
 from typing import TYPE_CHECKING
 
 from vllm_tt._version import __version__
@@ -29,6 +28,8 @@ class Installed:
     def version(self, name: str) -> str | None:
         """The version of a distribution, or None when it is not installed."""
         if name not in self._versions:
+            from importlib import metadata as distributions  # slow to import, and most bundles require nothing
+
             try:
                 self._versions[name] = distributions.version(name)
             except (distributions.PackageNotFoundError, ValueError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MAX_SCANNED", "named_like_a_secret", "secrets_in"]
+__all__ = ["MAX_SCANNED", "named_like_a_secret", "redacted", "secrets_in"]
 
 MAX_SCANNED = 1 << 20
 """Bytes: larger files are not looked into."""
@@ -54,3 +54,13 @@ def secrets_in(data: bytes) -> Iterator[tuple[int, str]]:
             found += [(match.start(), kind) for match in pattern.finditer(data)]
     for start, kind in sorted(found):
         yield data.count(b"\n", 0, start) + 1, kind
+
+
+def redacted(text: str) -> str:
+    """``text`` with the secrets in it replaced by their kind."""
+    data = text.encode("utf-8", "surrogatepass")
+    for kind, needle, pattern in _CONTENTS:
+        if needle in data:
+            whole = pattern if kind != "a private key" else re.compile(pattern.pattern + rb".*", re.DOTALL)
+            data = whole.sub(f"<{kind}>".encode(), data)
+    return data.decode("utf-8", "surrogatepass")

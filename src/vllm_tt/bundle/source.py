@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
+import warnings
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.machinery import PathFinder
@@ -17,7 +18,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["ClassSource", "Outside", "SourceTree", "find_module"]
+__all__ = [
+    "NOT_ADAPTERS",
+    "ClassSource",
+    "Outside",
+    "SourceTree",
+    "dotted",
+    "find_module",
+    "imported_module",
+    "parsed",
+    "statements",
+]
+
+NOT_ADAPTERS = frozenset({"abc", "builtins", "enum", "torch", "ttnn", "typing", "typing_extensions", "vllm"})
+"""Libraries whose classes an adapter may derive from and that know nothing of the adapter contract."""
 
 _MAX_HOPS = 32
 _BUILTINS = frozenset(dir(builtins))
@@ -53,6 +67,8 @@ class _Names:
 
     bound: dict[str, ast.ClassDef | _Import | None] = field(default_factory=dict)
     stars: list[_Import] = field(default_factory=list)
+    other: dict[str, ast.stmt] = field(default_factory=dict)
+    """The statements that bind a name to neither a class nor an import."""
     assigned: set[str] = field(default_factory=set)
     """Attributes that the module assigns to, or into, after the fact (``C.x = 1``, ``C.x["k"] = 1``)."""
 
@@ -121,12 +137,12 @@ class SourceTree:
             return None
         try:
             return _module_names(file, file.stat().st_mtime_ns, module)
-        except (OSError, ValueError, SyntaxError, RecursionError):
+        except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
             return None
 
     def _base(self, module: str, base: ast.expr) -> ClassSource | Outside:
-        dotted = _dotted(base.value if isinstance(base, ast.Subscript) else base)
-        first, _, rest = dotted.partition(".")
+        path = dotted(base.value if isinstance(base, ast.Subscript) else base)
+        first, _, rest = path.partition(".")
         if not rest:
             return self.find(module, first) if first else Outside()
         names = self.names(module)
@@ -154,14 +170,24 @@ class SourceTree:
         return not any(Path(place).is_relative_to(folder) for place in places for folder in own)
 
 
+@lru_cache(maxsize=16)
+def parsed(file: Path, _mtime: int) -> ast.Module:
+    """A file's syntax tree. Raises what the parser raises: SyntaxError, ValueError, RecursionError, MemoryError."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of invalid escapes: not what is asked here
+        return ast.parse(file.read_bytes(), filename=str(file))
+
+
 @lru_cache(maxsize=256)
-def _module_names(file: Path, _mtime: int, module: str) -> _Names:
-    tree = ast.parse(file.read_bytes(), filename=str(file))
+def _module_names(file: Path, mtime: int, module: str) -> _Names:
+    tree = parsed(file, mtime)
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     names = _Names()
-    for statement in _statements(tree.body):
+    for statement in statements(tree.body):
         for name, value in _bindings(statement, package, names.stars):
             names.bound[name] = None if name in names.bound else value
+            if value is None:
+                names.other[name] = statement
     for node in ast.walk(tree):
         target = node.value if isinstance(node, ast.Subscript) else node
         if isinstance(target, ast.Attribute) and isinstance(getattr(node, "ctx", None), ast.Store):
@@ -169,15 +195,15 @@ def _module_names(file: Path, _mtime: int, module: str) -> _Names:
     return names
 
 
-def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements of a module, those under ``if``, ``try`` and ``with`` included."""
     for statement in body:
         yield statement
         for inner in ("body", "orelse", "finalbody"):
             if isinstance(statement, (ast.If, ast.Try, ast.With)):
-                yield from _statements(getattr(statement, inner, ()))
+                yield from statements(getattr(statement, inner, ()))
         for handler in getattr(statement, "handlers", ()):
-            yield from _statements(handler.body)
+            yield from statements(handler.body)
 
 
 def _bindings(
@@ -192,7 +218,7 @@ def _bindings(
             whole = alias.name if alias.asname else alias.name.partition(".")[0]
             yield alias.asname or whole, _Import(module=whole, absolute=True)
     elif isinstance(statement, ast.ImportFrom):
-        module = _absolute(statement, package)
+        module = imported_module(statement, package)
         for alias in statement.names:
             source = _Import(module=module, name=alias.name, absolute=not statement.level)
             if alias.name == "*":
@@ -206,7 +232,8 @@ def _bindings(
                 yield target.id, None
 
 
-def _absolute(statement: ast.ImportFrom, package: str) -> str:
+def imported_module(statement: ast.ImportFrom, package: str) -> str:
+    """The full name of the module that a ``from`` import in ``package`` names."""
     if not statement.level:
         return statement.module or ""
     parents = package.split(".") if package else []
@@ -214,7 +241,8 @@ def _absolute(statement: ast.ImportFrom, package: str) -> str:
     return ".".join([*kept, *([statement.module] if statement.module else [])])
 
 
-def _dotted(node: ast.expr) -> str:
+def dotted(node: ast.expr) -> str:
+    """``a.b.c`` of such an expression; empty for any other."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

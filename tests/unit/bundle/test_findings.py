@@ -42,3 +42,12 @@ def test_the_text_begins_with_the_place():
 )
 def test_values_are_shown_on_one_line_without_surprises(value, text):
     assert shown(value) == text
+
+
+def test_secrets_are_never_shown():
+    token = "hf_" + "a1B2" * 10
+    assert shown({"HF_TOKEN": token}) == "{'HF_TOKEN': '<a Hugging Face token>'}"
+    assert shown("x" * 60 + " " + token) == "'" + "x" * 60 + " <a Hugging Fac...'"
+    assert shown("-----BEGIN RSA PRIVATE KEY-----\nMIIE") == "'<a private key>"
+    found = finding("TB216", f"launch.default sets {token}", hint=token)
+    assert (found.message, found.hint) == ("launch.default sets <a Hugging Face token>", "<a Hugging Face token>")
