@@ -132,7 +132,7 @@ def main():
             results[name] = run(case, lines) | {"stderr": stderr.getvalue()}
         os.environ.clear()
         os.environ.update(before)
-    print("RESULTS", json.dumps(results))  # noqa: T201
+    print("RESULTS", json.dumps(results))
 
 
 if __name__ == "__main__":

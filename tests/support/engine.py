@@ -14,12 +14,26 @@ class Engine:
     """An engine that is stepped by hand; ``tokens`` holds what each request has generated."""
 
     def __init__(self, model, **args):
-        config = EngineArgs(model=str(model), skip_tokenizer_init=True, **args).create_engine_config()
+        config = EngineArgs(**{"model": str(model), "skip_tokenizer_init": True} | args).create_engine_config()
         self.core = EngineCore(config, Executor.get_class(config), log_stats=False)
         self.config = config
         self.tokens = {}
         self.finished = {}
-        self.phases = []
+        self.plans = []
+        self.core.scheduler.schedule = self._recording(self.core.scheduler.schedule)
+
+    def _recording(self, schedule):
+        def recorded(*args):
+            output = schedule(*args)
+            self.plans.append(output.plan)
+            return output
+
+        return recorded
+
+    @property
+    def phases(self):
+        """The steps so far: P prefill, D decode, - empty."""
+        return "".join({"prefill": "P", "decode": "D", "empty": "-"}[plan.phase.value] for plan in self.plans)
 
     @property
     def worker(self):

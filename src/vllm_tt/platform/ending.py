@@ -109,6 +109,8 @@ def last_words() -> None:
     """
     states = [state for record in _watched if (state := record.take()) is not None]
     _watched.clear()
+    # An engine in this very process has ended with it, and the process says how.
+    states = [state for state in states if state["engine"] != os.getpid()]
     for state in states:
         _speak_of(state)
     if any(state["open"] or state["failure"] for state in states):

@@ -15,6 +15,11 @@ logging.basicConfig(format="%(levelname)s %(message)s", level="INFO", stream=sys
 atexit.register(ending.last_words)
 record = ending.MeshRecord(os.getpid())
 ending.watch(record)
+if os.fork() == 0:  # the engine
+    {engine}
+    os._exit(0)
+os.wait()
+{server}
 """
 
 CLOSED = "INFO The server has ended and its mesh is closed"
@@ -22,11 +27,11 @@ CLOSED = "INFO The server has ended and its mesh is closed"
 
 @pytest.fixture
 def end(tmp_path):
-    """Runs ``body`` in a server's process, which is its own engine; the exit code and the log."""
+    """``end(engine, server)`` runs the two in a process and its child; the server's exit code and log."""
 
-    def run(body):
+    def run(engine, server=""):
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM + body],
+            [sys.executable, "-c", PROGRAM.format(engine=engine or "pass", server=server)],
             env=os.environ | {"TT_VLLM_CACHE": str(tmp_path)},
             capture_output=True,
             text=True,
@@ -71,11 +76,15 @@ def test_an_engine_that_died_with_its_mesh_open_fails_the_server(end, tmp_path):
 
 
 def test_a_server_without_a_mesh_says_nothing(end):
-    assert end("sys.exit(3)") == (3, [])
+    assert end("", "sys.exit(3)") == (3, [])
+
+
+def test_an_engine_in_the_servers_own_process_speaks_for_itself(end):
+    assert end("", "record.opened(); record.closed(ValueError('x'))") == (0, [])
 
 
 def test_the_next_server_speaks_of_one_that_was_killed(end, tmp_path):
-    killed = end("record.opened(); os.kill(os.getpid(), 9)")
+    killed = end("record.opened()", "os.kill(os.getpid(), 9)")
     assert killed == (-9, [])
     (path,) = records(tmp_path)
     assert json.loads(path.read_text())["open"] is True
@@ -83,8 +92,8 @@ def test_the_next_server_speaks_of_one_that_was_killed(end, tmp_path):
         0,
         [
             (
-                f"WARNING An earlier server (process {path.stem}) was killed with its mesh open. Should the devices not "
-                "answer, reset them with tt-smi -r"
+                f"WARNING An earlier server (process {path.stem}) was killed with its mesh open. Should the devices "
+                "not answer, reset them with tt-smi -r"
             )
         ],
     )
