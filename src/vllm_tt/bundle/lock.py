@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LOCK_NAME",
     "LOCK_VERSION",
+    "MAX_BYTES",
     "Lock",
     "LockedFile",
     "compare",
@@ -33,7 +34,9 @@ __all__ = [
     "folder_contents",
     "lock_of",
     "make",
+    "missing",
     "parse",
+    "read",
     "verify",
 ]
 
@@ -156,16 +159,20 @@ def verify(
     ``in_use`` forgives what appears in a folder that is worked in or served from: version control, caches
     of tools, and the compiled form of listed modules. Raises OSError when a file cannot be read.
     """
-    try:
-        with (folder / LOCK_NAME).open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        return (missing(required=require_lock),)
-    lock = parse(data)
-    if isinstance(lock, Finding):
-        return (lock,)
+    lock = read(folder)
+    if not isinstance(lock, Lock):
+        return (lock or missing(required=require_lock),)
     contents, others = folder_contents(folder, in_use=in_use)
     return (*compare(lock, contents, strict=strict), *map(_unlisted, others))
+
+
+def read(folder: Path) -> Lock | Finding | None:
+    """The lock in a folder, what is wrong with it, or None without one. Raises OSError when it cannot be read."""
+    try:
+        with (folder / LOCK_NAME).open("rb") as file:
+            return parse(file.read(MAX_BYTES + 1))
+    except FileNotFoundError:
+        return None
 
 
 def missing(*, required: bool) -> Finding:

@@ -10,6 +10,7 @@ __all__ = ["MAX_PATH", "amount", "folded", "is_reserved", "path_fault"]
 MAX_PATH = 1024
 """Bytes of a path inside a bundle."""
 _MAX_NAME = 255
+_MAX_DEPTH = 32
 _DRIVE = re.compile(r"[A-Za-z]:")
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?|.*[. ]", re.IGNORECASE | re.DOTALL)
 
@@ -28,6 +29,8 @@ def path_fault(path: str) -> str | None:
         return "is absolute"
     if any(part in ("", ".", "..") for part in path.split("/")):
         return "has an empty, '.' or '..' part"
+    if path.count("/") >= _MAX_DEPTH:
+        return f"has more than {_MAX_DEPTH} parts"
     longest = max(len(part.encode("utf-8")) for part in path.split("/"))
     return "is too long" if len(encoded) > MAX_PATH or longest > _MAX_NAME else None
 
