@@ -126,7 +126,7 @@ def test_a_request_that_waits_for_its_grammar_holds_nobody_up(checkpoint):
         running.add("decoder", [20, 21], max_tokens=12)
         pattern = StructuredOutputsParams(regex="(t40|t41)t50")
         pattern._backend = "xgrammar"  # as vLLM's front end settles it
-        running.add("structured", [22, 23], max_tokens=8, ignore_eos=False, structured_outputs=pattern)
+        running.add("structured", [22, 23], max_tokens=8, stop_token_ids=[EOS], structured_outputs=pattern)
         for _ in range(6):
             running.step()
         assert running.phases == "PDDDDD"
