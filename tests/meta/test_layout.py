@@ -57,7 +57,12 @@ ORDER = {
         "imported",
         "checks",
         "validate",
+        "targets",
+        "explain",
         "hub",
+        "inspection",
+        "difference",
+        "removal",
     ],
     "host": ["frequencies", "rotary", "norm", "mlp", "kv_cache", "step", "attention", "checkpoint", "weights"],
     "models": [
@@ -89,7 +94,21 @@ ORDER = {
     "sampling": ["metadata", "grammar", "host"],
     "demo": ["gguf_model", "tokenizer", "checkpoint", "server", "ask", "run"],
     "worker": ["mesh_settings", "signals", "device", "kv_cache", "forward", "results", "model_runner", "worker"],
-    "cli": ["exits", "report", "progress", "remarks", "pull", "push", "schema", "list", "demo", "group"],
+    "cli": [
+        "exits",
+        "report",
+        "progress",
+        "remarks",
+        "pull",
+        "push",
+        "schema",
+        "list",
+        "verdict",
+        "validate",
+        "explain",
+        "demo",
+        "group",
+    ],
 }
 """Within a package, a module may import only from those above it."""
 

@@ -6,7 +6,6 @@ the classes TB0, TB1 and TB2 (and its requirements are met, and no other bundle 
 
 from __future__ import annotations
 
-import importlib
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -69,7 +68,6 @@ class Report:
 
 def validate(folder: Path, depth: Depth | None = None) -> Report:
     """Check one bundle."""
-    importlib.invalidate_caches()
     if not folder.is_dir():
         return Report(folder=folder, findings=(_no_folder(folder),))
     data = read(folder)
@@ -90,22 +88,26 @@ def validate(folder: Path, depth: Depth | None = None) -> Report:
     return Report(folder=folder, findings=located, metadata=parsed.metadata, texts=texts)
 
 
-def validate_all(folder: Path, depth: Depth | None = None) -> list[Report]:
-    """Check every bundle of a folder, each by itself and against the others; findings of the folder come first."""
-    scan = discover(str(folder), ignore_requires=True)
+def validate_all(folder: Path, depth: Depth | None = None, *, together: bool = True) -> list[Report]:
+    """Check every bundle of a folder; findings of the folder itself come first.
+
+    ``together``: as EXTRA_MODELS_DIR would have them, each against the others too.
+    """
+    home = Path(os.path.abspath(folder))  # noqa: PTH100 - a link keeps its name
+    if not home.is_dir():
+        return [Report(folder=folder, findings=(_no_folder(folder),), is_bundle=False)]
+    scan = discover(str(home), ignore_requires=True)
     notices = [(notice.path, notice.finding.at("")) for notice in scan.notices]
-    own = [found for path, found in notices if path.name == folder.absolute().name or path == folder]
+    own = [found for path, found in notices if path == home]
     children = sorted({one.folder for one in scan.bundles} | {one.folder for one in scan.skipped})
     reports = [validate(folder / child.name, depth) for child in children]
-    ready = [(one.folder, one.metadata, one.texts) for one in reports if one.metadata is not None]
+    ready = [(one.folder, one.metadata, one.texts) for one in reports if one.metadata is not None and together]
     extra: dict[Path, list[Finding]] = {}
     for path, found in between_findings(ready):
         extra.setdefault(path, []).append(found)
     reports = [_with(one, extra.get(one.folder, ())) for one in reports]
     others = [
-        Report(folder=folder / path.name, findings=(found,), is_bundle=False)
-        for path, found in notices
-        if found not in own
+        Report(folder=folder / path.name, findings=(found,), is_bundle=False) for path, found in notices if path != home
     ]
     head = [Report(folder=folder, findings=tuple(own), is_bundle=False)] if own else []
     return [*head, *sorted([*reports, *others], key=lambda one: one.folder)]

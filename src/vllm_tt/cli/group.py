@@ -19,6 +19,8 @@ __all__ = ["COMMANDS", "LazyGroup", "main"]
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("vllm_tt.cli.list", "List bundles, and what would be registered."),
+    "validate": ("vllm_tt.cli.validate", "Check bundles, and say everything that is wrong with them."),
+    "explain": ("vllm_tt.cli.explain", "Say what a code such as TB203 means, and what to do about it."),
     "schema": ("vllm_tt.cli.schema", "Print the JSON Schema of vllm_metadata.json."),
     "demo": ("vllm_tt.cli.demo", "Serve a small real model on an emulated mesh and ask it a question."),
 }

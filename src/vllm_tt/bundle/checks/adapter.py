@@ -11,7 +11,6 @@ from vllm_tt.bundle.checks.calls import call_findings
 from vllm_tt.bundle.checks.capabilities import capability_findings, declaration_findings
 from vllm_tt.bundle.checks.fields import power_of_two_findings
 from vllm_tt.bundle.checks.modules import class_findings
-from vllm_tt.bundle.imported import imported_facts
 from vllm_tt.bundle.vllm_names import vllm_architectures
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ def adapter_findings(
     if import_seconds is None or from_source:
         yield from from_source
     else:
+        from vllm_tt.bundle.imported import imported_facts
+
         imported = imported_facts(folder, metadata.main_class, import_seconds)
         yield from imported.findings
         facts = _merged(imported.facts, facts) if imported.facts is not None else facts

@@ -23,6 +23,8 @@ _REPO = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 _MAX_REPO = 96
 _LICENSE = re.compile(r"\(?[A-Za-z0-9][A-Za-z0-9.+-]*\)?( (AND|OR|WITH) \(?[A-Za-z0-9][A-Za-z0-9.+-]*\)?)*")
 _NOT_IDENTIFIERS = frozenset({"apache", "apache2", "asl", "bsd", "gpl", "lgpl", "mpl", "proprietary", "other"})
+_PLAIN_VERSION = re.compile(r"[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.post[0-9]+)?(\.dev[0-9]+)?")
+"""The usual ones, known to be good without packaging, which takes longer to import than all else takes to run."""
 _TILE = 32
 
 
@@ -106,7 +108,7 @@ def _dotted(key: tuple[str, ...]) -> str:
 
 def version(metadata: Metadata) -> Iterator[Finding]:
     """``version`` orders, ``license`` is an identifier."""
-    if metadata.version is not None:
+    if metadata.version is not None and not _PLAIN_VERSION.fullmatch(metadata.version):
         from packaging.version import InvalidVersion, Version
 
         try:
