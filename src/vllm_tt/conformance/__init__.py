@@ -1,0 +1,1 @@
+"""Runs an adapter against the contract, row by row, in a process of its own."""

@@ -1,0 +1,136 @@
+"""Loads what a check needs: the checkpoint's configuration, the adapter class, the adapter and its KV cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vllm_tt.bundle.locate import locate
+from vllm_tt.conformance.rig import Rig, Sizes
+from vllm_tt.errors import ConfigError
+from vllm_tt.models.entry import Entry
+from vllm_tt.worker.kv_cache import DEFAULT_MAX_TOKENS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from vllm_tt.conformance.request import Request
+    from vllm_tt.contract import Capabilities
+
+__all__ = ["CheckpointNotRead", "Subject", "UnknownDtype", "load_subject"]
+
+_ROWS_IN_CASES = 4
+
+
+class CheckpointNotRead(ConfigError):
+    """The configuration of {model} cannot be read: {cause}. Name a checkpoint folder, or a Hub model that is
+    reachable or already downloaded.
+    """
+
+
+class UnknownDtype(ConfigError):
+    """{found!r} is no dtype of torch; use bfloat16, float16 or float32."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """What is checked: an adapter class with the configuration it is given."""
+
+    adapter_class: type[Any]
+    capabilities: Capabilities
+    config: Any
+    dtype: torch.dtype
+    sizes: Sizes
+    folder: Path
+
+    def load(self, device: Any) -> Any:
+        """The adapter, its weights loaded."""
+        return self.adapter_class.initialize_vllm_model(
+            self.config,
+            device,
+            self.sizes.slots,
+            max_seq_len=self.sizes.max_seq_len,
+            tt_data_parallel=1,
+            optimizations=None,
+        )
+
+    def rig(self, adapter: Any) -> Rig:
+        """The adapter with its KV cache allocated."""
+        shape, layers = self.sizes.kv_shape, self.sizes.layers
+        if hasattr(adapter, "allocate_kv_cache_per_layer"):
+            cache = adapter.allocate_kv_cache_per_layer([(shape, self.dtype, layer) for layer in range(layers)])
+        else:
+            cache = adapter.allocate_kv_cache(shape, self.dtype, layers)
+        return Rig(adapter, cache, self.sizes, self.capabilities)
+
+
+def load_subject(request: Request, config: Any, chips: int) -> Subject:
+    """Import the adapter class and settle the sizes; raises the errors of ``models.loader``."""
+    bundle = locate(request.folder)
+    entry = Entry.of_bundle(bundle.metadata.arch, bundle)
+    adapter_class = entry.load()
+    text = config.get_text_config()
+    return Subject(
+        adapter_class=adapter_class,
+        capabilities=entry.capabilities(),
+        config=config,
+        dtype=_dtype(request, text),
+        sizes=_sizes(request, adapter_class, text, chips),
+        folder=bundle.folder,
+    )
+
+
+def read_config(model: str) -> Any:
+    """The checkpoint's configuration, as the adapter gets it."""
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(model)
+    except (OSError, ValueError, KeyError) as error:
+        cause = " ".join(str(error).split())[:300].rstrip(".")
+        raise CheckpointNotRead(model=model, cause=cause) from error
+
+
+def _dtype(request: Request, text: Any) -> torch.dtype:
+    import torch
+
+    found = request.dtype or getattr(text, "dtype", None) or "bfloat16"
+    dtype = getattr(torch, found, None) if isinstance(found, str) else found
+    if not isinstance(dtype, torch.dtype):
+        raise UnknownDtype(found=found)
+    return dtype
+
+
+def _sizes(request: Request, adapter_class: type[Any], text: Any, chips: int) -> Sizes:
+    heads = text.num_attention_heads
+    kv_heads = getattr(text, "num_key_value_heads", None) or heads
+    head_size = getattr(text, "head_dim", None) or text.hidden_size // heads
+    pages = _pages(request, adapter_class, chips)
+    return Sizes(
+        slots=request.max_num_seqs,
+        page_size=request.block_size,
+        pages=pages,
+        max_seq_len=request.max_model_len,
+        vocab_size=text.vocab_size,
+        kv_shape=(pages, kv_heads // min(chips, kv_heads), request.block_size, head_size),
+        layers=text.num_hidden_layers,
+    )
+
+
+def _pages(request: Request, adapter_class: type[Any], chips: int) -> int:
+    """What a server would allocate; where numbers are compared, what the cases need."""
+    if not request.dry_run:
+        return 1 + _ROWS_IN_CASES * -(-request.max_model_len // request.block_size)
+    ask = getattr(adapter_class, "get_max_tokens_all_users", None)
+    tokens = DEFAULT_MAX_TOKENS
+    if ask is not None:
+        tokens = ask(
+            model_name=request.model,
+            num_devices=chips,
+            tt_data_parallel=1,
+            max_model_len=request.max_model_len,
+            max_num_seqs=request.max_num_seqs,
+        )
+    return -(-tokens // request.block_size) + request.max_num_seqs

@@ -1,0 +1,194 @@
+"""The rows of one check, in order: load, warm up, compare or try every call, and look at what was compiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vllm_tt.conformance.bench import Bench
+from vllm_tt.conformance.cases import smallest
+from vllm_tt.conformance.checks import CHECKS
+from vllm_tt.conformance.compare import TOLERANCES
+from vllm_tt.conformance.coverage import emitted, programs
+from vllm_tt.conformance.faults import cause_text, described, source_line
+from vllm_tt.conformance.report import Row
+from vllm_tt.conformance.rig import Chunk, Rig, Token
+from vllm_tt.errors import ConfigError, TTError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from vllm_tt.conformance.cases import Case
+    from vllm_tt.conformance.checks import Check
+    from vllm_tt.conformance.loading import Subject
+    from vllm_tt.conformance.memory import DRAM
+    from vllm_tt.conformance.operations import Operations
+    from vllm_tt.conformance.request import Request
+
+__all__ = ["Run", "ValuesAreZero"]
+
+
+class ValuesAreZero(ConfigError):
+    """The adapter computes with ttnn operations, and on the emulated mesh values are zero: there is nothing to
+    compare. Add --dry-run to check every call's shapes and arguments, or run on devices.
+    """
+
+
+class NotWarmedUp(TTError):
+    """{step} compiled {programs} programs that warm-up had not."""
+
+
+class StepFailed(TTError):
+    """{step} failed: {cause}."""
+
+
+class Run:
+    """One subject on one open mesh."""
+
+    def __init__(self, request: Request, subject: Subject, device: Any, watched: Operations, dram: DRAM) -> None:
+        self._request = request
+        self._subject = subject
+        self._device = device
+        self._watched = watched
+        self._dram = dram
+        self._rig: Rig | None = None
+
+    def rows(self) -> Iterator[Row | str]:
+        """Each row when it is done, and before it the name of what is being done."""
+        stages: list[tuple[str, Callable[[], str]]] = [
+            ("load", self._load),
+            ("kv-cache", self._allocate),
+            ("warm-up", self._warm_up),
+        ]
+        stages += self._calls() if self._request.dry_run else []
+        for name, stage in stages:
+            yield name
+            row = self._stage(name, stage)
+            yield row
+            if row.status == "fail":
+                return
+        if not self._request.dry_run:
+            if self._request.emulate and self._watched.computed:
+                raise ValuesAreZero
+            yield from self._compared()
+        yield "warm-up-covers"
+        yield self._stage("warm-up-covers", self._covers)
+        if self._watched.calls:
+            yield Row(name="memory", status="pass", detail=self._dram.summary())
+
+    def _stage(self, name: str, stage: Callable[[], str]) -> Row:
+        before = sum(self._watched.calls.values())
+        try:
+            detail = stage()
+        except Exception as error:  # noqa: BLE001 - whatever an adapter raises is the finding
+            return self._failed(name, error)
+        count = sum(self._watched.calls.values()) - before
+        return Row(name=name, status="pass", detail=detail + (f"; {count} operations" if count else ""))
+
+    def _failed(self, name: str, error: Exception) -> Row:
+        if isinstance(error, NotWarmedUp | StepFailed):
+            return Row(name=name, status="fail", detail=str(error), case=str(error.facts["step"]))
+        call = self._watched.failure(error)
+        place = source_line(error, self._subject.folder)
+        if call is None:
+            return Row(name=name, status="fail", detail=described(error, self._subject.folder))
+        return Row(name=name, status="fail", detail=f"{call}: {cause_text(error)}", place=place)
+
+    @property
+    def _ready(self) -> Rig:
+        assert self._rig is not None
+        return self._rig
+
+    def _load(self) -> str:
+        self._adapter = self._subject.load(self._device)
+        self._dram.note("weights")
+        return f"{type(self._adapter).__name__} with {self._subject.sizes.slots} slots"
+
+    def _allocate(self) -> str:
+        self._rig = self._subject.rig(self._adapter)
+        self._dram.note("KV cache")
+        sizes = self._subject.sizes
+        return f"{sizes.pages} pages of {sizes.page_size} tokens, {sizes.layers} layers"
+
+    def _warm_up(self) -> str:
+        for trace in (False, True):
+            self._ready.warm_up(trace=trace)
+        self._dram.note("warm-up")
+        self._compiled = programs(self._device)
+        return f"{self._compiled} programs" if self._compiled else "nothing is compiled"
+
+    def _compared(self) -> Iterator[Row | str]:
+        default = TOLERANCES.get(str(self._subject.dtype).removeprefix("torch."), 0.1)
+        bench = Bench(self._ready, self._request.tolerance or default)
+        for check in CHECKS:
+            yield check.name
+            yield self._check(check, bench)
+
+    def _check(self, check: Check, bench: Bench) -> Row:
+        if check.declared and not getattr(self._subject.capabilities, check.declared):
+            return Row(name=check.name, status="skip", detail=f"{check.declared} is not declared")
+
+        def fault_of(case: Case) -> str | None:
+            try:
+                return check.run(bench, case)
+            except Exception as error:  # noqa: BLE001
+                return described(error, self._subject.folder)
+
+        bench.worst = 0.0
+        cases = check.cases(self._subject.sizes)
+        for case in cases:
+            if (fault := fault_of(case)) is not None:
+                least, seen = smallest(case, fault, fault_of)
+                return Row(name=check.name, status="fail", detail=seen, case=str(least))
+        apart = f" (largest difference {bench.worst:.2g}, limit {bench.tolerance:g})" if bench.worst else ""
+        return Row(name=check.name, status="pass", detail=check.what + apart)
+
+    def _calls(self) -> list[tuple[str, Callable[[], str]]]:
+        """Every other kind of call once, for its shapes and arguments."""
+        declared = self._subject.capabilities
+        stages: list[tuple[str, Callable[[], str]]] = [
+            ("prefill", lambda: self._prefill(sampled=False)),
+            ("decode", self._decode),
+        ]
+        if declared.supports_async_decode:
+            stages.append(("async-split", lambda: self._decode(split=True)))
+        if declared.supports_sample_on_device:
+            stages.append(("device-sampling", self._sample))
+        return stages
+
+    def _prefill(self, *, sampled: bool) -> str:
+        size, rows = self._subject.sizes.page_size, min(2, self._subject.sizes.slots)
+        chunks = [
+            Chunk(slot=i, tokens=[1] * (size + 1), start=0, end=size + i, pages=[2 * i + 1, 2 * i + 2])
+            for i in range(rows)
+        ]
+        found = self._ready.prefill(chunks, sampled=sampled)
+        return f"{rows} prompts of {size} tokens and more give {list(found.shape)}"
+
+    def _decode(self, *, split: bool = False, sampled: bool = False) -> str:
+        self._prefill(sampled=sampled)
+        size, rows = self._subject.sizes.page_size, min(2, self._subject.sizes.slots)
+        tokens = [Token(slot=i, token=1, position=size + i, pages=[2 * i + 1, 2 * i + 2]) for i in range(rows)]
+        found = self._ready.decode(tokens, split=split, sampled=sampled)
+        idle = self._subject.sizes.slots - rows
+        return f"{rows} rows and {idle} idle slots give {list(found.shape)}"
+
+    def _sample(self) -> str:
+        self._decode(sampled=True, split=self._subject.capabilities.supports_async_decode)
+        size = self._subject.sizes.page_size
+        self._ready.decode([Token(slot=0, token=0, position=size + 1, pages=[1, 2])], sampled=True, goes_on=True)
+        return "tokens after a prefill, a decode, and one that goes on from it"
+
+    def _covers(self) -> str:
+        if not self._watched.computed:
+            return "the adapter computes on the host: nothing is compiled"
+        count = 0
+        for step in emitted(self._ready):
+            before = programs(self._device)
+            try:
+                step.run(self._ready)
+            except Exception as error:
+                raise StepFailed(step=step, cause=described(error, self._subject.folder)) from error
+            if (new := programs(self._device) - before) > 0:
+                raise NotWarmedUp(step=step, programs=new)
+            count += 1
+        return f"{count} kinds of step compile nothing new"
