@@ -1,0 +1,6 @@
+"""``python -m tools.simulate``."""
+
+from tools.simulate.cli import main
+
+if __name__ == "__main__":
+    main()
