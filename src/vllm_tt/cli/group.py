@@ -18,7 +18,18 @@ from vllm_tt.errors import TTError
 __all__ = ["COMMANDS", "LazyGroup", "main"]
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "new": ("vllm_tt.cli.new", "Make a bundle from a template."),
     "list": ("vllm_tt.cli.list", "List bundles, and what would be registered."),
+    "check": ("vllm_tt.cli.check", "Run an adapter against the contract."),
+    "pack": ("vllm_tt.cli.pack", "Pack a bundle into an archive, the same bytes wherever it is packed."),
+    "unpack": ("vllm_tt.cli.unpack", "Put the bundle of an archive into a folder of bundles."),
+    "verify": ("vllm_tt.cli.verify", "Check a bundle's files against its lock."),
+    "lock": ("vllm_tt.cli.lock", "Write the lock of a bundle's folder."),
+    "inspect": ("vllm_tt.cli.inspect", "Show what a folder or archive holds."),
+    "diff": ("vllm_tt.cli.diff", "Compare two bundles."),
+    "rm": ("vllm_tt.cli.rm", "Remove installed bundles."),
+    "push": ("vllm_tt.cli.push", "Publish a bundle in a repository of the Hub."),
+    "pull": ("vllm_tt.cli.pull", "Install the bundles of a repository of the Hub."),
     "validate": ("vllm_tt.cli.validate", "Check bundles, and say everything that is wrong with them."),
     "explain": ("vllm_tt.cli.explain", "Say what a code such as TB203 means, and what to do about it."),
     "schema": ("vllm_tt.cli.schema", "Print the JSON Schema of vllm_metadata.json."),

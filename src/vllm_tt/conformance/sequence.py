@@ -34,7 +34,7 @@ class ValuesAreZero(ConfigError):
 
 
 class NotWarmedUp(TTError):
-    """{step} compiled {programs} programs that warm-up had not."""
+    """{step} compiles what warm-up has not (programs: {programs})."""
 
 
 class StepFailed(TTError):
@@ -86,7 +86,7 @@ class Run:
 
     def _failed(self, name: str, error: Exception) -> Row:
         if isinstance(error, NotWarmedUp | StepFailed):
-            return Row(name=name, status="fail", detail=str(error), case=str(error.facts["step"]))
+            return Row(name=name, status="fail", detail=str(error).rstrip("."), case=str(error.facts["step"]))
         call = self._watched.failure(error)
         place = source_line(error, self._subject.folder)
         if call is None:
