@@ -81,7 +81,7 @@ def class_facts(module: str, name: str, folder: Path | None) -> AdapterFacts | N
         capabilities_on_instance=on_instance and ATTRIBUTE not in values,
         capabilities_place=values.get(ATTRIBUTE, (None, place))[1],
         decode_contract=values.get(_CONTRACT, (None, place))[0],
-        several_groups="get_kv_cache_spec" in methods or "allocate_kv_cache_per_layer" in methods,
+        several_groups="get_kv_cache_spec" in methods,
     )
 
 

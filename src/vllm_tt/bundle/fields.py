@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from vllm_tt.bundle.findings import Finding, Reader, finding, shown
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Mapping
 
     Read = Callable[[Any, tuple[str, ...], list[Finding]], Any]
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "each",
     "environment",
+    "identifier",
     "ignored",
     "integer",
     "mapping",
@@ -74,6 +76,17 @@ def text(limit: int = 512, *, empty: bool = False) -> Read:
     def reader(value: Any, _path: tuple[str, ...], _findings: list[Finding]) -> str:
         if not isinstance(value, str) or len(value) > limit or not (value or empty):
             raise _Wrong(f"a {'' if empty else 'non-empty '}string of at most {limit} characters")
+        return value
+
+    return reader
+
+
+def identifier(pattern: re.Pattern[str], what: str) -> Read:
+    """A string that ``pattern`` matches as a whole; ``what`` says so in words."""
+
+    def reader(value: Any, _path: tuple[str, ...], _findings: list[Finding]) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise _Wrong(what)
         return value
 
     return reader

@@ -6,6 +6,7 @@ any other field loses that field, never the bundle.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ __all__ = [
 
 FILE_NAME = "vllm_metadata.json"
 SCHEMA_VERSION = 1
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,94}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -169,7 +171,7 @@ _FIELDS: dict[str, fields.Read] = {
     "architectures": fields.ignored,
     "main_class": fields.ignored,
     "schema_version": fields.rule("TB215", fields.integer(1)),
-    "name": fields.text(96),
+    "name": fields.identifier(_NAME, "1 to 96 letters, digits, '.', '_' or '-', with a letter or digit at both ends"),
     "version": fields.text(64),
     "description": fields.text(2000, empty=True),
     "license": fields.text(128),

@@ -86,7 +86,7 @@ def facts_of_class(found: type[Any]) -> AdapterFacts:
         methods=methods,
         capabilities=_plain(inspect.getattr_static(found, "model_capabilities", None)),
         decode_contract=_plain(inspect.getattr_static(found, "decode_input_update_contract", None)),
-        several_groups="get_kv_cache_spec" in methods or "allocate_kv_cache_per_layer" in methods,
+        several_groups="get_kv_cache_spec" in methods,
         abstract=tuple(sorted(getattr(found, "__abstractmethods__", ()))),
         max_tokens=_max_tokens(found, methods.get("get_max_tokens_all_users")),
     )

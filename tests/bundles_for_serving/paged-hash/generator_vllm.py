@@ -17,9 +17,6 @@ from paged_hash import choose
 from paged_hash_checks import check_decode_call, check_pages, check_prefill_call, require
 from paged_hash_store import JUNK, PagedStore
 
-CHOSEN = 100.0
-"""The logit of the next token; all others are 0."""
-
 
 def _setting(name: str, default: int) -> int:
     return int(os.environ.get(f"PAGED_HASH_{name}", default))
@@ -50,6 +47,7 @@ class PagedHashForCausalLM:
     def __init__(self, hf_config: Any, slots: int, lanes: int) -> None:
         self.vocab_size: int = hf_config.vocab_size
         self.eos_every: int = getattr(hf_config, "eos_every", 0)
+        self.chosen_logit: float = getattr(hf_config, "chosen_logit", 100.0)
         self.chunked = self.model_capabilities.get("supports_chunked_prefill", False)
         self.caching = self.model_capabilities.get("supports_prefix_caching", False)
         self.pad_to, self.spare = _setting("PAD_TO", 0), _setting("SPARE_PAGES", 0)
@@ -197,5 +195,5 @@ class PagedHashForCausalLM:
         )
         chosen = choose(store.hashes(tables, ends), ends, self.vocab_size, self.eos_every)
         logits = torch.zeros((rows, 1, self.vocab_size))
-        logits[torch.from_numpy(index), 0, torch.from_numpy(chosen)] = CHOSEN
+        logits[torch.from_numpy(index), 0, torch.from_numpy(chosen)] = self.chosen_logit
         return logits

@@ -72,8 +72,12 @@ def write_checkpoint(
     head_dim: int = 8,
     max_positions: int = 4096,
     eos_every: int = 0,
+    chosen_logit: float = 100.0,
 ) -> Path:
-    """A folder that `vllm serve` takes as a model: configuration and tokenizer (``t17`` is token 17)."""
+    """A folder that `vllm serve` takes as a model: configuration and tokenizer (``t17`` is token 17).
+
+    ``chosen_logit`` is that of the next token; all others are 0.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     special = {"bos_token_id": 1, "eos_token_id": EOS, "pad_token_id": 0}
     _write(
@@ -92,6 +96,7 @@ def write_checkpoint(
             "tie_word_embeddings": True,
             "torch_dtype": "bfloat16",
             "eos_every": eos_every,
+            "chosen_logit": chosen_logit,
             **special,
         },
     )

@@ -72,7 +72,7 @@ def test_a_launch_map_becomes_text():
     case = next(case for case in VALID if case.name == "launch-map")
     metadata = parse((case / "vllm_metadata.json").read_bytes()).metadata
     assert metadata.launch["default"] == Launch(
-        command=("python3", "server_example_tt.py", "--model", "org/model", "--max_num_seqs", "32"),
+        command=("python3", "-m", "vllm.entrypoints.openai.api_server", "--model", "org/model", "--max_num_seqs", "32"),
         env={"MESH_DEVICE": "P150", "VLLM_USE_V1": "1", "HF_TOKEN": None},
     )
 

@@ -32,7 +32,7 @@ def adapter_findings(
     folder: Path, metadata: Metadata, texts: Sequence[ModuleText], import_seconds: float | None
 ) -> Iterator[Finding]:
     """What is wrong with the class; with ``import_seconds`` it is imported, in a process of its own."""
-    if any(text.fault for text in texts):
+    if any(text.fault and text.name == metadata.module for text in texts):
         return
     home = folder if texts else None
     from_source = list(class_findings(home, metadata))

@@ -93,15 +93,20 @@ def _arguments(call: Call, signature: Signature, facts: AdapterFacts) -> Iterato
         if keyword in given:
             message = f"{call.method}() gets '{keyword}' twice: its place is filled by position, and it is sent by name"
             yield finding("TB406", message)
+        elif any(one.name == keyword and not one.by_keyword for one in signature.parameters):
+            yield finding("TB406", f"{call.method}() takes '{keyword}' by position only; it is sent by name")
         elif not signature.accepts(keyword):
-            yield _not_accepted(call, keyword, signature)
+            message = f"{call.method}() does not accept '{keyword}'"
+            yield finding("TB402", message, hint="accept it by name, or take **kwargs")
     for keyword, condition in call.sometimes.items():
         applies = _APPLIES.get(condition)
         if applies is not None and applies(facts) and not signature.accepts(keyword):
             yield _sometimes(call, keyword, condition)
     for one in signature.parameters:
-        if one.required and one.name not in given and one.name not in call.always[call.positional :]:
-            yield _never_sent(call, one.name, by_position=one.by_position)
+        sent = one.name in given or one.name in call.always[call.positional :]
+        misplaced = one.name in call.always[: call.positional] and not one.by_position
+        if one.required and not sent and not misplaced:
+            yield _never_sent(call, one.name)
 
 
 def _by_position(call: Call, signature: Signature) -> Iterator[Finding]:
@@ -111,14 +116,8 @@ def _by_position(call: Call, signature: Signature) -> Iterator[Finding]:
     for index in range(len(places), call.positional):
         name = call.always[index]
         only = any(one.name == name for one in signature.parameters)
-        what = "takes it by keyword only" if only else f"takes only {len(places)} arguments by position"
+        what = "takes it by keyword only" if only else f"takes only {len(places)} by position"
         yield finding("TB406", f"{call.method}() is passed '{name}' by position, and {what}")
-
-
-def _not_accepted(call: Call, keyword: str, signature: Signature) -> Finding:
-    if any(one.name == keyword for one in signature.parameters):
-        return finding("TB406", f"{call.method}() takes '{keyword}' by position only; it is sent by name")
-    return finding("TB402", f"{call.method}() does not accept '{keyword}'", hint="accept it by name, or take **kwargs")
 
 
 def _sometimes(call: Call, keyword: str, condition: str) -> Finding:
@@ -128,12 +127,10 @@ def _sometimes(call: Call, keyword: str, condition: str) -> Finding:
     return found if condition == CONTRACT_V1 else found.graded(Severity.WARNING)
 
 
-def _never_sent(call: Call, name: str, *, by_position: bool) -> Finding:
+def _never_sent(call: Call, name: str) -> Finding:
     condition = call.sometimes.get(name)
     if condition is not None:
         message = f"{call.method}() requires '{name}', which is sent only with {condition}"
-    elif name in call.always[: call.positional] and not by_position:
-        message = f"{call.method}() requires {shown(name)} by name; it is passed by position"
     else:
         message = f"{call.method}() requires {shown(name)}, which is never passed"
     return finding("TB403", message, hint="give it a default")

@@ -59,8 +59,10 @@ KNOWN = _known()
 
 def capability_findings(facts: AdapterFacts) -> Iterator[Finding]:
     """What is wrong with ``model_capabilities``."""
+    method = facts.methods.get("model_capabilities")
+    is_value = method is None or method.kind == "value"
     for found in _form(facts):
-        place = facts.capabilities_place
+        place = facts.capabilities_place if is_value or method is None else method.place
         yield found.at(place.file, place.line, place.column)
 
 

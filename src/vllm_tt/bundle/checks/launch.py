@@ -30,37 +30,39 @@ def launch_findings(metadata: Metadata) -> Iterator[Finding]:
         message = "the launch map has no 'default' entry for machines that it does not name"
         yield finding("TB214", message, key=("launch",))
     for key, entry in metadata.launch.items():
+        where = f"launch.{key}" if key.isprintable() else shown(f"launch.{key}")
         if not _REACHABLE.fullmatch(key):
-            message = f"launch key {shown(key)} can only be chosen with TT_MODEL_MACHINE={key}"
+            value = key if key.isprintable() else shown(key)
+            message = f"launch key {shown(key)} can only be chosen with TT_MODEL_MACHINE={value}"
             hint = "the keys are 'default', '<arch>' and '<arch>-<n>card' with arch blackhole, wormhole_b0 or grayskull"
             yield finding("TB214", message, hint=hint, key=("launch", key))
-        yield from _conflicts(key, entry, metadata)
-        yield from _shell(key, entry)
+        yield from _conflicts(key, where, entry, metadata)
+        yield from _shell(key, where, entry)
 
 
-def _conflicts(key: str, entry: Launch, metadata: Metadata) -> Iterator[Finding]:
+def _conflicts(key: str, where: str, entry: Launch, metadata: Metadata) -> Iterator[Finding]:
     flags = _flags(entry.command)
     model, weights = flags.get("model"), metadata.hf_weights
     at = ("launch", key, "command")
     if model is not None and weights is not None and model != weights:
-        yield finding("TB216", f"launch.{key} serves {shown(model)}, but 'hf_weights' is {shown(weights)}", key=at)
+        yield finding("TB216", f"{where} serves {shown(model)}, but 'hf_weights' is {shown(weights)}", key=at)
     for flag, size in _SIZES.items():
         most = getattr(metadata.limits, size)
         text = flags.get(flag, "")
         if most is not None and text.isdecimal() and int(text[:18]) > most:
-            message = f"launch.{key} asks for --{flag} {text[:18]}, above limits.{size} ({most})"
+            message = f"{where} asks for --{flag} {text[:18]}, above limits.{size} ({most})"
             yield finding("TB216", message, key=at)
     for word in entry.command:
         if _HOME.match(word):
-            message = f"launch.{key}.command holds the path {shown(word)}; it exists on one machine only"
+            message = f"{where}.command holds the path {shown(word)}; it exists on one machine only"
             yield finding("TB216", message, key=at)
     script = next((word for word in entry.command if word.endswith("server_example_tt.py")), None)
     if script == "server_example_tt.py":
-        message = f"launch.{key} runs 'server_example_tt.py', which is found from one working directory only"
+        message = f"{where} runs 'server_example_tt.py', which is found from one working directory only"
         yield finding("TB216", message, key=at)
     mesh = entry.env.get("MESH_DEVICE")
     if mesh and metadata.mesh_devices and mesh not in metadata.mesh_devices:
-        message = f"launch.{key}.env sets MESH_DEVICE={mesh}, which 'mesh_devices' does not list"
+        message = f"{where}.env sets MESH_DEVICE={shown(mesh)}, which 'mesh_devices' does not list"
         yield finding("TB216", message, key=("launch", key, "env", "MESH_DEVICE"))
 
 
@@ -74,8 +76,8 @@ def _flags(command: tuple[str, ...]) -> Mapping[str, str]:
     return flags
 
 
-def _shell(key: str, entry: Launch) -> Iterator[Finding]:
+def _shell(key: str, where: str, entry: Launch) -> Iterator[Finding]:
     for name, value in entry.env.items():
         if value is not None and _SHELL.search(value):
-            message = f"the value of launch.{key}.env.{name} is expanded by a shell in run.sh"
+            message = f"the value of {shown(name)} in {where}.env is expanded by a shell in run.sh"
             yield finding("TB217", message, key=("launch", key, "env", name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,9 @@ def module_findings(folder: Path, metadata: Metadata, *, installed: bool) -> Ite
     """Whether the module of ``main_class`` exists; ``installed`` takes this installation for the judge."""
     module = metadata.module
     if find_module(module, [str(folder)]) is not None:
-        if find_module(module, None) is not None and not _is_under(module, folder):
-            where = find_module(module, None)
+        where = find_module(module, None)
+        own = where is None or where.is_relative_to(folder)
+        if not own and module.partition(".")[0] not in sys.stdlib_module_names:
             message = f"module {module!r} is also installed ({where}); this plugin loads the bundle's, others that one"
             yield finding("TB305", message, key=_KEY).graded(Severity.NOTE)
         return
@@ -41,11 +43,6 @@ def module_findings(folder: Path, metadata: Metadata, *, installed: bool) -> Ite
     path = module.replace(".", "/")
     message = f"module {module!r} not found in the bundle (looked for {path}.py, {path}/__init__.py) nor installed"
     yield finding("TB301", message, hint=_nearest_module(folder, module), key=_KEY)
-
-
-def _is_under(module: str, folder: Path) -> bool:
-    found = find_module(module, None)
-    return found is not None and found.is_relative_to(folder)
 
 
 def _nearest_module(folder: Path, module: str) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["near_miss", "place_findings"]
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_CLOSE = 0.8
+_CLOSE = 0.88
 _SMALL = 1 << 16
 
 

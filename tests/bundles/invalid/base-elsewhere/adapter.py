@@ -1,0 +1,5 @@
+from tt_library import Base
+
+
+class Model(Base):
+    pass

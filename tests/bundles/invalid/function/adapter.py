@@ -1,0 +1,2 @@
+def Model(config):
+    return None

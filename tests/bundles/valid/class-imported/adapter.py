@@ -1,0 +1,1 @@
+from implementation import Model as Model

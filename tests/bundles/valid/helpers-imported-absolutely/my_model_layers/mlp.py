@@ -1,0 +1,5 @@
+import my_model_rope
+
+
+class MLP:
+    pass
