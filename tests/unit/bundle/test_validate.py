@@ -89,9 +89,8 @@ def test_registered_if_and_only_if_there_is_no_error_of_the_classes_that_decide(
         if not any(code.startswith(DECIDES) for code in errors(validate(case)))
     }
     assert registered == faultless
-    assert registered | {skipped.folder.name for skipped in found.skipped} == {
-        case.name for case in (ROOT / kind).iterdir()
-    }
+    skipped = {one.folder.name for one in found.skipped}
+    assert registered | skipped == {case.name for case in (ROOT / kind).iterdir()}
 
 
 def test_places_outside_the_data(bundle, tmp_path):
@@ -198,8 +197,8 @@ def test_a_folder_of_bundles(bundle, tmp_path):
             False,
             [
                 (
-                    f"error TB003 EXTRA_MODELS_DIR={tmp_path}/folder itself looks like a bundle; point it at the parent "
-                    f"directory ('{tmp_path}')"
+                    f"error TB003 EXTRA_MODELS_DIR={tmp_path}/folder itself looks like a bundle; "
+                    f"point it at the parent directory ('{tmp_path}')"
                 )
             ],
         ),
