@@ -31,6 +31,7 @@ __all__ = [
     "METAL_HOME",
     "QWEN3_TEXT_VER",
     "QWEN35_TEXT_VER",
+    "TT_MODEL_BUNDLES_DIR",
     "VARIABLES",
     "VISIBLE_DEVICES",
     "EnvError",
@@ -188,6 +189,15 @@ CACHE_DIR: Variable[Path] = Variable(
     help="Where emulated machines, kernels built for them and the demo's checkpoint are kept.",
 )
 
+TT_MODEL_BUNDLES_DIR: Variable[Path | None] = Variable(
+    name="TT_MODEL_BUNDLES_DIR",
+    parse=Path,
+    default=_none,
+    expected="a folder",
+    otherwise="~/.cache/tt-model/bundles",
+    help="Where tt-model keeps its bundles; bundles are pulled there while EXTRA_MODELS_DIR is not set.",
+)
+
 VARIABLES: tuple[Variable[Any], ...] = (
     EMULATE,
     MESH_DEVICE,
@@ -202,5 +212,6 @@ VARIABLES: tuple[Variable[Any], ...] = (
     IGNORE_REQUIRES,
     HF_MODEL,
     CACHE_DIR,
+    TT_MODEL_BUNDLES_DIR,
 )
 """Every variable, in the order of the documentation."""

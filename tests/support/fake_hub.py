@@ -52,11 +52,12 @@ class Repo:
     parents: dict[str, str | None] = field(default_factory=dict)
     messages: dict[str, str] = field(default_factory=dict)
 
-    def commit(self, files: dict[str, bytes], branch="main", message="", parent=None) -> str:
+    def commit(self, files: dict[str, bytes | str], branch="main", message="", parent=None) -> str:
+        files = {path: data.encode() if isinstance(data, str) else data for path, data in files.items()}
         parent = parent or self.branches.get(branch)
         text = json.dumps([parent, message, len(self.commits), sorted(files)]).encode()
         sha = hashlib.sha1(text).hexdigest()
-        self.commits[sha], self.parents[sha], self.messages[sha] = dict(files), parent, message
+        self.commits[sha], self.parents[sha], self.messages[sha] = files, parent, message
         self.branches[branch] = sha
         return sha
 
@@ -110,7 +111,7 @@ class FakeHub:
     def add(self, name: str, files: dict[str, bytes | str] | None = None, **options) -> Repo:
         repo = self.repos[name] = Repo(**options)
         if files is not None:
-            repo.commit({path: data.encode() if isinstance(data, str) else data for path, data in files.items()})
+            repo.commit(files)
         return repo
 
     def tamper(self, name: str, path: str, data: bytes) -> None:
@@ -123,6 +124,8 @@ class FakeHub:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are two writes
+    wbufsize = -1
     hub: FakeHub
 
     def log_message(self, *_):
@@ -148,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.hub.requests.append(f"{self.command} {path}")
             self.hub.headers.append(dict(self.headers))
             fault = self._fault(f"{self.command} {path}")
-            self._run_hook(f"{self.command} {path}")
+        self._run_hook(f"{self.command} {path}")  # may ask this Hub itself
         if fault and "hang" in fault:
             time.sleep(fault["hang"])
         if fault and fault.get("drop"):

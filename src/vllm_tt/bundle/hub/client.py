@@ -9,7 +9,6 @@ import os
 import re
 import time
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -17,6 +16,7 @@ from vllm_tt._version import __version__
 from vllm_tt.bundle.hub.errors import (
     AddressInvalid,
     AmbiguousCommit,
+    Damaged,
     HubError,
     HubMissing,
     Place,
@@ -129,7 +129,7 @@ class Client:
         """The commit that a branch, tag, short or full sha names now, and its files."""
         info = self._info(ref)
         with translated(self.place(ref.repo, revision=ref.revision)):
-            found = self._patient(lambda: list(self.api.list_repo_tree(ref.repo, recursive=True, revision=info.sha)))
+            found = list(self.api.list_repo_tree(ref.repo, recursive=True, revision=info.sha))
         files = [_remote_file(entry) for entry in found if getattr(entry, "size", None) is not None]
         return Snapshot(
             repo=ref.repo,
@@ -153,7 +153,13 @@ class Client:
             return path
 
         with translated(self.place(snapshot.repo, revision=snapshot.commit)):
-            self._patient(download)
+            try:
+                self._patient(download)
+            except OSError as error:
+                # Unlike the system's errors, the client's own "consistency check failed" has no number.
+                if type(error) is OSError and error.errno is None:
+                    raise Damaged(path=file.path, repo=snapshot.repo, cause="it broke off") from None
+                raise
         progress.advance(file.size - counted.size)
         return folder / file.path
 
@@ -209,7 +215,7 @@ class Client:
             refs = self._patient(lambda: self.api.list_repo_refs(ref.repo))
             found: set[str] = set()
             for branch in refs.branches:
-                commits = self._patient(partial(self.api.list_repo_commits, ref.repo, revision=branch.name))
+                commits = self.api.list_repo_commits(ref.repo, revision=branch.name)
                 found.update(one.commit_id for one in commits if one.commit_id.startswith(start))
         if not found:
             raise RevisionMissing(**facts)
@@ -218,7 +224,7 @@ class Client:
         return found.pop()
 
     def _patient(self, call: Callable[[], T]) -> T:
-        """The result of a call that changes nothing, tried again while the server fails."""
+        """The result of a call that the client itself makes once only, tried again while the server fails."""
         for wait in self.waits:
             try:
                 return call()
@@ -269,9 +275,10 @@ def connect(environ: Mapping[str, str] | None = None) -> Client:
     # Its warnings show addresses, signed ones too; what matters is in our errors.
     logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
     disable_progress_bars()
-    endpoint = environ.get("HF_ENDPOINT", "").strip().rstrip("/") or huggingface_hub.constants.ENDPOINT
+    endpoint = environ.get("HF_ENDPOINT", "").strip() or huggingface_hub.constants.ENDPOINT
     if urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).hostname:
-        raise AddressInvalid(found=endpoint)
+        raise AddressInvalid(found=bare(endpoint))
+    endpoint = endpoint.rstrip("/")
     token = huggingface_hub.get_token()
     api = huggingface_hub.HfApi(
         endpoint=endpoint, token=token or False, library_name="vllm-tt", library_version=__version__

@@ -167,6 +167,8 @@ def _translate(error: BaseException, place: Place) -> TTError | None:
         return _translate(inner, place) if inner is not None else Unreachable(**facts, cause="the request failed")
     if isinstance(error, _transport_errors()):
         return Unreachable(**facts, cause=_cause(error))
+    if isinstance(error, RuntimeError) and error.__cause__ is not None:  # of an upload in a thread
+        return _translate(error.__cause__, place)
     return None
 
 
