@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vllm_tt import env
+from vllm_tt.bundle.hub.places import install_folder
 from vllm_tt.bundle.locate import locate
 from vllm_tt.cli.exits import Exit
 from vllm_tt.cli.report import answer, json_option, session
@@ -48,7 +49,7 @@ def command(context: click.Context, /, bundle: str, **choices: Any) -> None:
     """
     from vllm_tt.conformance.check import check
 
-    found = locate(bundle, env.EXTRA_MODELS_DIR.get())
+    found = locate(bundle, env.EXTRA_MODELS_DIR.get() or str(install_folder()))
     request = _request(str(found.folder), found.metadata, choices)
     live = not session().json
     report = check(request, _show if live else lambda _row: None)

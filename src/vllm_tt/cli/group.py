@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "new": ("vllm_tt.cli.new", "Make a bundle from a template."),
     "list": ("vllm_tt.cli.list", "List bundles, and what would be registered."),
     "check": ("vllm_tt.cli.check", "Run an adapter against the contract."),
-    "pack": ("vllm_tt.cli.pack", "Pack a bundle into an archive, the same bytes wherever it is packed."),
+    "pack": ("vllm_tt.cli.pack", "Pack a bundle into an archive, always of the same bytes."),
     "unpack": ("vllm_tt.cli.unpack", "Put the bundle of an archive into a folder of bundles."),
     "verify": ("vllm_tt.cli.verify", "Check a bundle's files against its lock."),
     "lock": ("vllm_tt.cli.lock", "Write the lock of a bundle's folder."),
@@ -32,6 +32,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pull": ("vllm_tt.cli.pull", "Install the bundles of a repository of the Hub."),
     "validate": ("vllm_tt.cli.validate", "Check bundles, and say everything that is wrong with them."),
     "explain": ("vllm_tt.cli.explain", "Say what a code such as TB203 means, and what to do about it."),
+    "serve": ("vllm_tt.cli.serve", "Serve a bundle with vLLM."),
+    "doctor": ("vllm_tt.cli.doctor", "Look for what keeps vLLM from serving on this machine."),
     "schema": ("vllm_tt.cli.schema", "Print the JSON Schema of vllm_metadata.json."),
     "demo": ("vllm_tt.cli.demo", "Serve a small real model on an emulated mesh and ask it a question."),
 }
