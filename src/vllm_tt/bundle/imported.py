@@ -94,7 +94,7 @@ def _read(text: bytes, code: int, main_class: str, hint: str) -> Imported:
         return Imported(facts=facts)
     message = str(result["message"])
     if kind == "dependency":
-        return Imported(findings=(finding("TB310", f"not checked: importing needs {shown(message)}"),))
+        return _failed("TB310", f"not checked: importing needs {shown(message)}", "")
     if kind == "exit":
         return _failed("TB312", f"import ends the process: {message}", hint)
     found = finding(str(result.get("code", "TB310")), message).graded(Severity.ERROR)

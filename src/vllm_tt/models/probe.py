@@ -47,7 +47,8 @@ def _outcome(folder: Path, main_class: str) -> dict[str, Any]:
         code = "TB303" if isinstance(error, ClassMissing) else "TB304"
         what = f"{error.facts['module']!r} has no class {main_class.partition(':')[2]!r}"
         if isinstance(error, NotAClass):
-            what = f"{main_class!r} is {error.facts['found']}, not a class"
+            kind = str(error.facts["found"]).removeprefix("a ")
+            what = f"{main_class!r} is a {kind if kind == 'function' else f'value of type {kind}'}, not a class"
         return {"fault": "import", "code": code, "message": what}
     except ModuleMissing as error:
         return {"fault": "dependency", "message": error.facts["module"]}

@@ -11,6 +11,7 @@ from vllm_tt.bundle.checks.calls import call_findings
 from vllm_tt.bundle.checks.capabilities import capability_findings, declaration_findings
 from vllm_tt.bundle.checks.fields import power_of_two_findings
 from vllm_tt.bundle.checks.modules import class_findings
+from vllm_tt.bundle.source import find_module
 from vllm_tt.bundle.vllm_names import vllm_architectures
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def adapter_findings(
 ) -> Iterator[Finding]:
     """What is wrong with the class; with ``import_seconds`` it is imported, in a process of its own."""
     if any(text.fault and text.name == metadata.module for text in texts):
+        return
+    if not texts and find_module(metadata.module, None) is None:
         return
     home = folder if texts else None
     from_source = list(class_findings(home, metadata))
