@@ -118,15 +118,17 @@ class _Members:
 def _method(node: Function, file: str) -> Method:
     names = [dotted(one.func if isinstance(one, ast.Call) else one).rpartition(".")[2] for one in node.decorator_list]
     kind = next((_KINDS[name] for name in names if name in _KINDS), "instance")
-    plain = all(_keeps(one) or name in _KINDS for one, name in zip(node.decorator_list, names, strict=True))
+    kept = all(_keeps(one) or name in _KINDS for one, name in zip(node.decorator_list, names, strict=True))
     inner = list(_own_nodes(node))
     generates = any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in inner)
     return Method(
         name=node.name,
         kind=kind,
-        is_async=isinstance(node, ast.AsyncFunctionDef) and plain,
-        is_generator=generates and plain,
-        signature=_signature(node.args, drop_first=kind in ("instance", "class")) if plain else None,
+        is_async=isinstance(node, ast.AsyncFunctionDef) and kept,
+        is_generator=generates and kept,
+        signature=_signature(node.args, drop_first=kind in ("instance", "class"))
+        if kept and kind != "property"
+        else None,
         body=_body(node, inner),
         place=_place(file, node),
     )
