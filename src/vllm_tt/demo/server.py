@@ -35,6 +35,11 @@ _DIE_WITH_PARENT = (
 _UNWANTED = ("HF_MODEL", "TT_VISIBLE_DEVICES", "TT_MODEL_CLASS_OVERRIDES", "VLLM_PLUGINS", "VLLM_PORT")
 """Variables of the user's own servers that would change what this one serves."""
 
+_SHARED_CORES = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Unless the user says otherwise. Threads that spin at barriers stall each other for whole time slices
+when engine, API server and clients share the cores: a step then takes 5 to 20 times as long.
+"""
+
 _LOG_PREFIX = re.compile(r"^(\(.*?\) *)?[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^]]*\] *")
 
 
@@ -69,16 +74,20 @@ class Launch:
 
     def environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if name not in _UNWANTED}
-        return inherited | {
-            "TT_EMULATE": self.mesh,
-            "MESH_DEVICE": self.mesh,
-            "EXTRA_MODELS_DIR": str(self.bundles or data_path("bundles")),
-            "TT_VLLM_BUILTIN_MODELS": "0",
-            "VLLM_LOGGING_LEVEL": "INFO",
-            "VLLM_NO_USAGE_STATS": "1",
-            "PYTHONUNBUFFERED": "1",
-            **self.environ,
-        }
+        return (
+            _SHARED_CORES
+            | inherited
+            | {
+                "TT_EMULATE": self.mesh,
+                "MESH_DEVICE": self.mesh,
+                "EXTRA_MODELS_DIR": str(self.bundles or data_path("bundles")),
+                "TT_VLLM_BUILTIN_MODELS": "0",
+                "VLLM_LOGGING_LEVEL": "INFO",
+                "VLLM_NO_USAGE_STATS": "1",
+                "PYTHONUNBUFFERED": "1",
+                **self.environ,
+            }
+        )
 
 
 class Server:

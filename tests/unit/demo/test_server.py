@@ -80,6 +80,7 @@ def test_its_environment_serves_the_shipped_bundles_on_the_mesh(
     assert environment["TT_VLLM_BUILTIN_MODELS"] == "0"
     assert (Path(environment["EXTRA_MODELS_DIR"]) / "llama-host" / "vllm_metadata.json").is_file()
     assert environment["FAKE_VLLM"] == ""
+    assert environment["OMP_WAIT_POLICY"] == "PASSIVE"
     assert environment["PATH"] == os.environ["PATH"]
     assert not {"HF_MODEL", "VLLM_PLUGINS"} & environment.keys()
 
