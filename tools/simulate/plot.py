@@ -59,9 +59,7 @@ def _strip(axis: Any, result: Result, begin: float, end: float) -> None:
         for phase, colour in ((~decodes, PREFILL), (decodes, DECODE)):
             chosen = inside & phase
             spans = list(zip(starts[chosen], ends[chosen] - starts[chosen], strict=True))
-            axis.broken_barh(
-                spans, (0, 1), transform=whole, color=colour, alpha=0.55, edgecolor="white", linewidth=width
-            )
+            axis.broken_barh(spans, (0, 1), color=colour, edgecolor="white", linewidth=width, **whole)
     else:
         edges = np.linspace(begin, end, COLUMNS + 1)
         prefill, decode = (shares(timeline, edges, decode=kind) for kind in (False, True))
@@ -119,4 +117,5 @@ def _latencies(axis: Any, results: Sequence[Result]) -> None:
     axis.set_ylabel("share longer than that")
     axis.axhline(0.01, color="grey", linewidth=0.8, linestyle=":")
     axis.annotate("p99", (1, 0.01), xycoords=("axes fraction", "data"), ha="right", va="bottom", color="grey")
-    axis.legend(frameon=False, title="interleave", loc="upper left", bbox_to_anchor=(1, 1))
+    if any(result.gaps for result in results):
+        axis.legend(frameon=False, title="interleave", loc="upper left", bbox_to_anchor=(1, 1))

@@ -52,7 +52,7 @@ def simulate(
     server: Server,
     device: DeviceModel,
     *,
-    policy: str = "",
+    policy: str = "as configured",
     progress: Callable[[int], object] | None = None,
 ) -> Result:
     """Serve ``jobs``, which are in the order of their arrival, to the end.
