@@ -14,13 +14,17 @@ from vllm_tt.bundle.hub.places import install_folder
 from vllm_tt.bundle.hub.repo import parse_ref
 from vllm_tt.bundle.paths import amount
 from vllm_tt.bundle.reading import path_text
+from vllm_tt.cli.ending import terminable
 from vllm_tt.cli.exits import Exit
 from vllm_tt.cli.progress import meter
 from vllm_tt.cli.remarks import remark
-from vllm_tt.cli.report import answer, finding_record, json_option, session
+from vllm_tt.cli.report import answer, json_option, session
+from vllm_tt.cli.shipping import counted, records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from vllm_tt.bundle.findings import Finding
 
 __all__ = ["command"]
 
@@ -53,30 +57,33 @@ def command(
     )
     client = connect()
     try:
-        with meter(f"Fetching {request.ref.repo}", hidden=hidden or request.dry_run) as shown:
+        with terminable(), meter(f"Fetching {request.ref.repo}", hidden=hidden or request.dry_run) as shown:
             plan = hub.pull(client, request, shown.begin)
     except hub.Rejected as error:
         remark(error.findings)
         if not session().json:
             raise
-        answer((), {"findings": [finding_record(one, name) for name, one in error.findings]}, ok=False)
+        answer((), {"findings": _records(error.findings)}, ok=False)
         context.exit(Exit.FINDINGS)
     named = [(request.ref.repo, one) for one in plan.findings]
     named += [(item.destination.name, one) for item in plan.items for one in item.findings]
     remark(named)
-    content = {**_content(plan, request), "findings": [finding_record(one, name) for name, one in named]}
-    answer(_lines(plan, request), content)
+    answer(_lines(plan, request), {**_content(plan, request), "findings": _records(named)})
 
 
 def _lines(plan: hub.Plan, request: hub.Request) -> Iterator[str]:
     snapshot = plan.snapshot
     yield f"{snapshot.repo} at {snapshot.revision} is commit {snapshot.commit} ({plan.contents.layout})"
     for item in plan.items:
-        size = f"{len(item.source.files)} file{'' if len(item.source.files) == 1 else 's'}, {amount(item.size)}"
+        size = f"{counted(len(item.source.files), 'file')}, {amount(item.size)}"
         yield f"{_status(item, request)} {item.destination.name} ({size}): {path_text(item.destination)}"
     if not request.dry_run:
         for item in plan.items:
             yield f"Serve it: EXTRA_MODELS_DIR={path_text(request.into)} tt-bundle serve {item.destination.name}"
+
+
+def _records(named: Iterable[tuple[str, Finding]]) -> list[dict[str, Any]]:
+    return [record for name, one in named for record in records((one,), name)]
 
 
 def _status(item: hub.Item, request: hub.Request) -> str:

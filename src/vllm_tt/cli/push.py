@@ -13,10 +13,12 @@ from vllm_tt.bundle.hub.manifest import ARCHITECTURES
 from vllm_tt.bundle.hub.repo import parse_ref
 from vllm_tt.bundle.paths import amount
 from vllm_tt.bundle.validate import validate
+from vllm_tt.cli.ending import terminable
 from vllm_tt.cli.exits import Exit
 from vllm_tt.cli.progress import meter, wants_bars
 from vllm_tt.cli.remarks import remark
-from vllm_tt.cli.report import answer, finding_record, json_option, session
+from vllm_tt.cli.report import answer, json_option, session
+from vllm_tt.cli.shipping import records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,19 +63,15 @@ def command(context: click.Context, /, folder: Path, repository: str, revision: 
         remark((name, one) for one in error.findings)
         if not session().json:
             raise
-        answer((), {"findings": [finding_record(one, name) for one in error.findings]}, ok=False)
+        answer((), {"findings": records(error.findings, name)}, ok=False)
         context.exit(Exit.FINDINGS)
     remark((name, one) for one in done.findings)
-    answer(_lines(done, request), {**_content(done, request), "findings": _records(done, name)})
+    answer(_lines(done, request), {**_content(done, request), "findings": records(done.findings, name)})
 
 
 def _push(request: hub.Request, findings: tuple[Finding, ...], *, hidden: bool) -> hub.Pushed:
-    with meter(f"Pushing to {request.repo}", hidden=hidden or request.dry_run or not wants_bars()):
+    with terminable(), meter(f"Pushing to {request.repo}", hidden=hidden or request.dry_run or not wants_bars()):
         return hub.push(connect(), request, findings)
-
-
-def _records(done: hub.Pushed, name: str) -> list[dict[str, Any]]:
-    return [finding_record(one, name) for one in done.findings]
 
 
 def _lines(done: hub.Pushed, request: hub.Request) -> Iterator[str]:

@@ -35,6 +35,23 @@ class Quiet:
         pass
 
 
+class _Stopped(Exception):
+    """Ends a transfer that nobody waits for any more."""
+
+
+class _Stoppable:
+    """Progress that ends the transfers which report to it once it is stopped."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.stopped = False
+        self._progress = progress
+
+    def advance(self, size: int) -> None:
+        if self.stopped:
+            raise _Stopped
+        self._progress.advance(size)
+
+
 @contextlib.contextmanager
 def gathering(snapshot: Snapshot, environ: Mapping[str, str]) -> Iterator[Path]:
     """The folder for the commit's files; deleted at the end, and kept when an error ends it."""
@@ -56,11 +73,19 @@ def gathering(snapshot: Snapshot, environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def gather(client: Client, snapshot: Snapshot, files: Iterable[RemoteFile], folder: Path, progress: Progress) -> None:
-    """Fetch the files below ``folder``. Raises HubError when one cannot be fetched whole, after the others ended."""
+    """Fetch the files below ``folder``. Raises HubError when one cannot be fetched whole, after those under way."""
     wanted = sorted(files, key=lambda file: -file.size)  # the longest first
+    stoppable = _Stoppable(progress)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for result in [pool.submit(_fetch, client, snapshot, file, folder, progress) for file in wanted]:
-            result.result()
+        results = [pool.submit(_fetch, client, snapshot, file, folder, stoppable) for file in wanted]
+        try:
+            for result in results:
+                result.result()
+        except BaseException as error:
+            # A file that cannot be had spares the others that are under way; an interruption does not.
+            stoppable.stopped = not isinstance(error, Exception)
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def read(client: Client, snapshot: Snapshot, path: str, folder: Path, limit: int) -> bytes | None:

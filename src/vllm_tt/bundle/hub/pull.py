@@ -195,6 +195,9 @@ def _stage(source: Source, folder: Path, new: Path, manifest: Manifest | None) -
     found = lock.verify(new, in_use=False)
     known = manifest.files if manifest is not None else {}
     listed = {path: known.get(there) or known.get(path) for path, there in source.files.items()}
+    for path in sorted(known.keys() - source.files.values()):
+        if path.startswith(layouts.BUNDLE_DIR + "/") and not source.shared:
+            yield finding("TB908", f"{shown(path)} is missing; {MANIFEST_NAME} lists it")
     if any(listed.values()) and not source.shared:
         yield from _against_manifest(new, source, listed)
         found = tuple(one for one in found if one.code != "TB911")

@@ -1,11 +1,9 @@
 """A Hub of the test's own, a client of it, and a bundle to push."""
 
-import socket
-
 import pytest
 from fake_hub import FakeHub
 from hub_cases import ADAPTER, METADATA
-from only_loopback import guarded
+from hub_process import confine
 
 from vllm_tt.bundle.hub import pull as pulling
 from vllm_tt.bundle.hub import push as pushing
@@ -16,19 +14,8 @@ from vllm_tt.bundle.hub.repo import parse_ref
 
 @pytest.fixture(autouse=True)
 def only_this_machine(monkeypatch, tmp_path):
-    for name in ("connect", "connect_ex"):
-        monkeypatch.setattr(socket.socket, name, guarded(getattr(socket.socket, name)))
-    import huggingface_hub.constants as constants
-
-    # Read at import, which may have been long ago.
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_IMPLICIT_TOKEN", False)
+    confine(monkeypatch, tmp_path)
     monkeypatch.setenv("HF_TOKEN", "hf_test")
-    monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN", raising=False)
-    for proxy in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
-        monkeypatch.delenv(proxy, raising=False)
 
 
 @pytest.fixture

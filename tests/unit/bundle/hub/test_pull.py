@@ -87,6 +87,10 @@ REJECTED = {
     "missing": (locked({**ROOT, "gone.py": ""}), None),
     "injected-v3": ({**V3, "vllm_bundle/torch.py": ""}, "'torch.py' is not in tt_kernel_manifest.json"),
     "changed-v3": ({**V3, "vllm_bundle/adapter.py": "x"}, "'adapter.py' differs from tt_kernel_manifest.json"),
+    "missing-v3": (
+        {path: text for path, text in V3.items() if path != "vllm_bundle/tt/model.py"},
+        "'vllm_bundle/tt/model.py' is missing; tt_kernel_manifest.json lists it",
+    ),
     "not-registrable": (
         {**ROOT, "vllm_metadata.json": '{"arch": "A", "main_class": "nocolon"}'},
         "vllm_metadata.json:1:15: 'main_class' must look like 'module:Class', got 'nocolon'",

@@ -1,10 +1,12 @@
 import json
 
 import pytest
+from hub_cases import LAUNCH, METADATA
 
 from vllm_tt.bundle.findings import finding
 from vllm_tt.bundle.hub import errors
 from vllm_tt.bundle.hub import push as pushing
+from vllm_tt.bundle.hub.manifest import Manifest
 from vllm_tt.bundle.hub.origin import read_origin
 from vllm_tt.bundle.hub.push import Incomplete, NotPushed, OtherLayout
 
@@ -231,3 +233,23 @@ def test_no_right_to_push(hub, push, client_for, token, kind, message):
     with pytest.raises(kind) as error:
         push(using=client_for(token))
     assert str(error.value) == message.format(host=hub.url)
+
+
+@pytest.mark.parametrize("launch", [None, LAUNCH])
+def test_what_tt_model_needs_to_pull_and_serve_it(hub, push, folder, launch):
+    """Its checks as they are known: manifest, listed files, metadata, and a launch entry to start from."""
+    if launch:
+        (folder / "vllm_metadata.json").write_text(json.dumps({**json.loads(METADATA), "launch": launch}))
+    push()
+    head = hub.repos["org/name"].head()
+    manifest = Manifest.parse(head["tt_kernel_manifest.json"])
+    assert manifest.root["arch"] in ("wormhole_b0", "blackhole")
+    assert all(head[path] for path in manifest.files)
+    metadata = json.loads(head["vllm_bundle/vllm_metadata.json"])
+    if manifest.root["schema_version"] == "4":
+        metadata = json.loads(manifest.rendered())
+    assert metadata["arch"] == "LlamaForCausalLM"
+    assert metadata["main_class"] == "adapter:Adapter"
+    assert isinstance(metadata.get("hf_weights"), str | None)
+    assert "capabilities" not in metadata
+    assert all(isinstance(word, str) for word in metadata["launch"]["default"]["command"])
