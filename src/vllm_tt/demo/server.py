@@ -131,10 +131,10 @@ class Server:
                 return seconds
             if (code := self.process.poll()) is not None:
                 raise self._failed(_ending(code), seconds)
-            if seconds > timeout:
-                raise self._failed("was not healthy", seconds)
             if progress is not None:
                 progress(seconds, _message(self.log_tail(1)))
+            if seconds > timeout:
+                raise self._failed("was not healthy", seconds)
             time.sleep(0.5 if progress is not None else 0.2)
 
     def healthy(self) -> bool:
