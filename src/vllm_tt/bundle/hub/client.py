@@ -192,7 +192,7 @@ class Client:
                     parent_commit=change.parent,
                 )
             except ValueError as error:
-                if getattr(error, "response", None) is not None:
+                if "metadata in README" not in str(error):
                     raise
                 raise ChangeRefused(repo=change.repo, host=bare(self.endpoint)) from None
         return Committed(commit=done.oid, pull_request=getattr(done, "pr_url", None))

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import queue
 import shutil
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from typing import TYPE_CHECKING
 
 from vllm_tt import env
@@ -35,23 +36,6 @@ class Quiet:
         pass
 
 
-class _Stopped(Exception):
-    """Ends a transfer that nobody waits for any more."""
-
-
-class _Stoppable:
-    """Progress that ends the transfers which report to it once it is stopped."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.stopped = False
-        self._progress = progress
-
-    def advance(self, size: int) -> None:
-        if self.stopped:
-            raise _Stopped
-        self._progress.advance(size)
-
-
 @contextlib.contextmanager
 def gathering(snapshot: Snapshot, environ: Mapping[str, str]) -> Iterator[Path]:
     """The folder for the commit's files; deleted at the end, and kept when an error ends it."""
@@ -74,18 +58,36 @@ def gathering(snapshot: Snapshot, environ: Mapping[str, str]) -> Iterator[Path]:
 
 def gather(client: Client, snapshot: Snapshot, files: Iterable[RemoteFile], folder: Path, progress: Progress) -> None:
     """Fetch the files below ``folder``. Raises HubError when one cannot be fetched whole, after those under way."""
-    wanted = sorted(files, key=lambda file: -file.size)  # the longest first
-    stoppable = _Stoppable(progress)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        results = [pool.submit(_fetch, client, snapshot, file, folder, stoppable) for file in wanted]
-        try:
-            for result in results:
-                result.result()
-        except BaseException as error:
-            # A file that cannot be had spares the others that are under way; an interruption does not.
-            stoppable.stopped = not isinstance(error, Exception)
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    wanted: queue.SimpleQueue[RemoteFile] = queue.SimpleQueue()
+    results: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+    ordered = sorted(files, key=lambda file: -file.size)  # the longest first
+    for file in ordered:
+        wanted.put(file)
+    failed = threading.Event()
+
+    def work() -> None:
+        while not failed.is_set():
+            try:
+                file = wanted.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                _fetch(client, snapshot, file, folder, progress)
+            except Exception as error:  # noqa: BLE001 - raised by the thread that waits
+                failed.set()
+                results.put(error)
+            else:
+                results.put(None)
+
+    # Not a pool of the standard library: at the end of the process it waits for threads that a silent server holds.
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(_AT_ONCE, len(ordered)))]
+    for thread in threads:
+        thread.start()
+    for _ in ordered:
+        if error := results.get():
+            for thread in threads:
+                thread.join()  # what is under way is kept
+            raise error
 
 
 def read(client: Client, snapshot: Snapshot, path: str, folder: Path, limit: int) -> bytes | None:

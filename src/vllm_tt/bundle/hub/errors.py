@@ -212,4 +212,12 @@ def _cause(error: BaseException) -> str:
         if isinstance(inner, OSError) and inner.strerror:
             return inner.strerror[:1].lower() + inner.strerror[1:]
         inner = inner.__cause__ or inner.__context__
-    return {"ConnectError": "the connection failed", "ReadError": "the connection broke"}.get(kind, kind)
+    return _KINDS.get(kind, kind)
+
+
+_KINDS = {
+    "ConnectError": "the connection failed",
+    "ConnectionError": "the connection broke",
+    "ReadError": "the connection broke",
+    "RemoteProtocolError": "the connection broke",
+}

@@ -111,8 +111,9 @@ def test_nobody_listens():
 
 def test_a_server_that_hangs_up(client, hub):
     hub.faults["GET /api/models/.*"] = {"drop": True, "times": 99}
-    with pytest.raises(errors.Unreachable):
+    with pytest.raises(errors.Unreachable) as error:
         client.snapshot(parse_ref("org/name"))
+    assert str(error.value).startswith(f"Cannot reach {hub.url}: the connection broke. ")
 
 
 def test_offline(client, hub, monkeypatch):

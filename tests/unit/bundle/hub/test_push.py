@@ -6,6 +6,7 @@ from hub_cases import LAUNCH, METADATA
 from vllm_tt.bundle.findings import finding
 from vllm_tt.bundle.hub import errors
 from vllm_tt.bundle.hub import push as pushing
+from vllm_tt.bundle.hub.client import ChangeRefused
 from vllm_tt.bundle.hub.manifest import Manifest
 from vllm_tt.bundle.hub.origin import read_origin
 from vllm_tt.bundle.hub.push import Incomplete, NotPushed, OtherLayout
@@ -253,3 +254,13 @@ def test_what_tt_model_needs_to_pull_and_serve_it(hub, push, folder, launch):
     assert isinstance(metadata.get("hf_weights"), str | None)
     assert "capabilities" not in metadata
     assert all(isinstance(word, str) for word in metadata["launch"]["default"]["command"])
+
+
+def test_a_readme_that_the_hub_does_not_accept(hub, push):
+    body = b'{"errors": [{"message": "no such license"}], "warnings": []}'
+    hub.faults["POST /api/validate-yaml"] = {"code": 400, "body": body, "headers": {"Content-Type": "application/json"}}
+    with pytest.raises(ChangeRefused) as error:
+        push()
+    assert str(error.value) == (
+        f"{hub.url} does not accept the README.md of org/name: its front matter is not what the Hub allows."
+    )
