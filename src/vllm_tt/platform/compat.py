@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
-__all__ = ["ADMISSION_CAPS", "is_further_front_end", "kv_cache_is_planned", "pin_v1_runner"]
+__all__ = ["ADMISSION_CAPS", "is_further_front_end", "kv_cache_is_planned", "pin_v1_runner", "thinking_budgets"]
 
 ADMISSION_CAPS = ("max_num_running_reqs", "max_num_active_reqs")
 """The scheduler's admission caps, of which it has one or both: 0.31 added the second and asserts the first."""
@@ -38,3 +38,23 @@ def kv_cache_is_planned(config: VllmConfig) -> bool:
     The configuration hooks run once more at the end of each engine's start (all releases).
     """
     return config.cache_config.num_gpu_blocks is not None
+
+
+def thinking_budgets(config: VllmConfig, rows: int) -> Any | None:
+    """What enforces ``thinking_token_budget`` in a batch of ``rows``; None where reasoning is not configured.
+
+    The sampler reads it from the sampling metadata (0.26); where it does not exist, no sampler would ask for it.
+    """
+    try:
+        from vllm.v1.sample.thinking_budget_state import maybe_create_thinking_budget_state_holder as create
+    except ImportError:
+        return None
+    import torch
+
+    return create(
+        reasoning_config=config.reasoning_config,
+        max_num_seqs=rows,
+        num_spec_tokens=0,
+        device=torch.device("cpu"),
+        is_pin_memory=False,
+    )

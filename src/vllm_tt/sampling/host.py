@@ -9,6 +9,8 @@ import torch
 from vllm.v1.sample.logits_processor import build_logitsprocs
 from vllm.v1.sample.sampler import Sampler
 
+from vllm_tt.errors import TTError
+from vllm_tt.platform.compat import thinking_budgets
 from vllm_tt.sampling.grammar import apply_grammar
 from vllm_tt.sampling.metadata import build_metadata
 
@@ -24,7 +26,13 @@ if TYPE_CHECKING:
 
     from vllm_tt.batch.requests import RequestState
 
-__all__ = ["HostSampler", "SampledRows"]
+__all__ = ["HostSampler", "NarrowLogits", "SampledRows"]
+
+
+class NarrowLogits(TTError):
+    """The adapter's logits have {found} columns, the vocabulary of {model} has {vocab} tokens. Columns past the
+    vocabulary are padding and may be there; none of the vocabulary may be missing.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -44,13 +52,17 @@ class HostSampler:
         self._vocab_size: int = model_config.get_vocab_size()
         self._custom = tuple(model_config.logits_processors or ())
         self._sampler = Sampler(logprobs_mode=model_config.logprobs_mode)
-        self._members: tuple[tuple[str, int], ...] = ()
+        self._members: tuple[tuple[RequestState, int], ...] = ()
         self._metadata: SamplingMetadata | None = None
 
     def sample(
         self, logits: torch.Tensor, states: Sequence[RequestState], grammar: GrammarOutput | None
     ) -> SampledRows:
         """Sample one token for each of ``states`` from ``logits`` [len(states), V]."""
+        if logits.shape[1] < self._vocab_size:
+            raise NarrowLogits(
+                model=self._vllm_config.model_config.model, vocab=self._vocab_size, found=logits.shape[1]
+            )
         logits = logits[:, : self._vocab_size]
         if grammar is not None:
             logits = logits.to(torch.float32, copy=True)
@@ -63,9 +75,11 @@ class HostSampler:
 
     def _metadata_for(self, states: Sequence[RequestState]) -> SamplingMetadata:
         """The metadata of these rows, built anew only when the rows are others than last time."""
-        members = tuple((state.req_id, state.epoch) for state in states)
+        # The states, not their ids: a client may use an id again.
+        members = tuple((state, state.epoch) for state in states)
         if self._metadata is None or members != self._members:
-            self._metadata = build_metadata(states, self._processors(), self._vocab_size)
+            thinking = thinking_budgets(self._vllm_config, len(states))
+            self._metadata = build_metadata(states, self._processors(), self._vocab_size, thinking)
             self._members = members
         else:
             for processor in self._metadata.logitsprocs.all:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +13,8 @@ from vllm.v1.sample.metadata import SamplingMetadata
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from vllm.v1.sample.logits_processor import BatchUpdate
+
     from vllm_tt.batch.requests import RequestState
 
 __all__ = ["build_metadata"]
@@ -20,8 +22,12 @@ __all__ = ["build_metadata"]
 T = TypeVar("T")
 
 
-def build_metadata(states: Sequence[RequestState], processors: LogitsProcessors, vocab_size: int) -> SamplingMetadata:
+def build_metadata(
+    states: Sequence[RequestState], processors: LogitsProcessors, vocab_size: int, thinking: Any = None
+) -> SamplingMetadata:
     """Metadata for one row per state; ``processors`` are fresh and get the rows added here.
+
+    ``thinking`` is vLLM's holder of the rows' thinking budgets, as fresh; None where there are none.
 
     Lists of generated tokens are shared with the states, so the result stays valid from step to
     step while the rows are the same.
@@ -29,7 +35,13 @@ def build_metadata(states: Sequence[RequestState], processors: LogitsProcessors,
     params = [state.sampling_params for state in states]
     greedy = [p.sampling_type == SamplingType.GREEDY for p in params]
     penalties = _penalties(params)
-    _add_rows(processors, states)
+    for p in params:
+        _forget_impossible(p, vocab_size)
+    added = _added(states)
+    for processor in processors.all:
+        processor.update_state(added)
+    if thinking is not None:
+        thinking.sync_batch(added)
     return SamplingMetadata(
         temperature=None if all(greedy) else _temperatures(params, greedy),
         all_greedy=all(greedy),
@@ -47,8 +59,9 @@ def build_metadata(states: Sequence[RequestState], processors: LogitsProcessors,
         repetition_penalties=penalties[2] + 1.0,
         output_token_ids=[state.output_token_ids for state in states],
         allowed_token_ids_mask=_disallowed(params, vocab_size),
-        bad_words_token_ids=_by_row(params, lambda p: p.bad_words_token_ids),
+        bad_words_token_ids=_by_row(params, lambda p: _possible(p.bad_words_token_ids or (), vocab_size)),
         logitsprocs=processors,
+        **({} if thinking is None else {"thinking_budget_state_holder": thinking}),
     )
 
 
@@ -95,7 +108,7 @@ def _disallowed(params: Sequence[SamplingParams], vocab_size: int) -> torch.Tens
     mask = torch.zeros(len(params), vocab_size, dtype=torch.bool)
     for row, allowed in restricted.items():
         mask[row] = True
-        mask[row, allowed] = False
+        mask[row, [token for token in allowed if 0 <= token < vocab_size]] = False
     return mask
 
 
@@ -104,13 +117,28 @@ def _prompts(states: Sequence[RequestState], vocab_size: int) -> torch.Tensor:
     padded = np.full((len(states), max(len(s.prompt_token_ids) for s in states)), vocab_size, dtype=np.int64)
     for row, state in enumerate(states):
         padded[row, : len(state.prompt_token_ids)] = state.prompt_token_ids
-    return torch.from_numpy(padded)
+    # Placeholders beyond the vocabulary are penalised no more than padding.
+    return torch.from_numpy(np.minimum(padded, vocab_size))
 
 
-def _add_rows(processors: LogitsProcessors, states: Sequence[RequestState]) -> None:
+def _possible(sequences: Sequence[list[int]], vocab_size: int) -> list[list[int]]:
+    """The sequences that can be generated at all: the sampler cannot mask a token that has no logit."""
+    return [tokens for tokens in sequences if all(0 <= token < vocab_size for token in tokens)]
+
+
+def _forget_impossible(params: SamplingParams, vocab_size: int) -> None:
+    """Drop, in place, what vLLM's processors would look up in the logits and not find.
+
+    Not all of it is refused when a request comes in, and a lookup that fails ends the engine.
+    """
+    params.all_stop_token_ids.intersection_update(range(vocab_size))
+    if params.logit_bias:
+        params.logit_bias = {token: bias for token, bias in params.logit_bias.items() if 0 <= token < vocab_size}
+
+
+def _added(states: Sequence[RequestState]) -> BatchUpdate | None:
+    """The batch as vLLM's processors learn of it: every row is new."""
     builder = BatchUpdateBuilder()
     for row, state in enumerate(states):
         builder.added.append((row, state.sampling_params, state.prompt_token_ids, state.output_token_ids))
-    update = builder.get_and_reset(len(states))
-    for processor in processors.all:
-        processor.update_state(update)
+    return builder.get_and_reset(len(states))

@@ -1,3 +1,4 @@
+import pytest
 import torch
 from vllm.sampling_params import SamplingParams
 from vllm.v1.sample.logits_processor import LogitsProcessors
@@ -59,3 +60,28 @@ def test_allowed_tokens_bind_only_their_row(state):
 def test_generated_tokens_are_shared_not_copied(state):
     one = state("a")
     assert build([one]).output_token_ids[0] is one.output_token_ids
+
+
+def test_allowed_tokens_outside_the_vocabulary_allow_nothing(state):
+    metadata = build([state("a", SamplingParams(allowed_token_ids=[-1, 3, VOCAB, 10**6]))])
+    assert (~metadata.allowed_token_ids_mask[0]).nonzero().flatten().tolist() == [3]
+
+
+def test_prompt_tokens_outside_the_vocabulary_count_as_padding(state):
+    special = SamplingParams(repetition_penalty=1.3)
+    metadata = build([state("a", special, prompt=[4, VOCAB, 10**6]), state("b", prompt=[5])])
+    assert metadata.prompt_token_ids.tolist() == [[4, VOCAB, VOCAB], [5, VOCAB, VOCAB]]
+
+
+def test_stop_tokens_and_biases_outside_the_vocabulary_are_forgotten(state):
+    params = SamplingParams(min_tokens=2, stop_token_ids=[-1, 7, VOCAB], logit_bias={3: 1.0, VOCAB: 1.0})
+    build([state("a", params)])
+    assert params.all_stop_token_ids == {7}
+    assert params.logit_bias == {3: 1.0}
+
+
+@pytest.mark.parametrize("words", [None, [[7, VOCAB], [8], [9, 10]]])
+def test_bad_words_that_cannot_be_generated_are_left_out(state, words):
+    params = SamplingParams()
+    params._bad_words_token_ids = words  # vLLM's tokenizer fills it in
+    assert build([state("a", params)]).bad_words_token_ids == ({0: [[8], [9, 10]]} if words else {})
