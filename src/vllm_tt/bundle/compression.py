@@ -21,7 +21,7 @@ __all__ = ["MAGIC", "ArchiveRefused", "Compressor", "Expanded", "refused"]
 MAGIC = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # no name, no time, an unknown system
 _BLOCK = 1 << 20
 _SAMPLE = 16 << 10
-_DEFLATED = 16 << 20
+_DEFLATED = 4 << 20
 _STORED = 0xFFFF  # the most that one stored block of the format holds
 _MAX_RATIO = 200
 _RATIO_FROM = 10 << 20
@@ -61,7 +61,8 @@ class Compressor:
 
     def __init__(self, out: Writable) -> None:
         self._out = out
-        self._pending = bytearray()
+        self._block = memoryview(bytearray(_BLOCK))
+        self._filled = 0
         self._crc = 0
         self._size = 0
         self._left_to_deflate = _DEFLATED
@@ -70,10 +71,11 @@ class Compressor:
     def write(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
         while view:
-            room = _BLOCK - len(self._pending)
-            self._pending += view[:room]
-            view = view[room:]
-            if len(self._pending) == _BLOCK:
+            taken = min(len(view), _BLOCK - self._filled)
+            self._block[self._filled : self._filled + taken] = view[:taken]
+            self._filled += taken
+            view = view[taken:]
+            if self._filled == _BLOCK:
                 self._flush()
 
     def close(self) -> None:
@@ -82,23 +84,27 @@ class Compressor:
         self._out.write(b"\x01\x00\x00\xff\xff" + trailer)  # an empty block that is the last
 
     def _flush(self) -> None:
-        block = bytes(self._pending)
-        self._pending.clear()
+        block = self._block[: self._filled]
         self._crc = zlib.crc32(block, self._crc)
         self._size += len(block)
+        self._out.write(self._packed(block))
+        self._filled = 0
+
+    def _packed(self, block: memoryview) -> bytes:
         if self._left_to_deflate >= len(block) and len(_deflated(block[:_SAMPLE])) < 0.9 * len(block[:_SAMPLE]):
             self._left_to_deflate -= len(block)
             deflated = _deflated(block)
             if len(block) / _MAX_RATIO < 0.5 * len(deflated) < 0.5 * len(block):  # far from what readers call a bomb
-                self._out.write(deflated)
-                return
+                return deflated
+        parts: list[bytes | memoryview] = []
         for start in range(0, len(block), _STORED):
             piece = block[start : start + _STORED]
             length = len(piece)
-            self._out.write(b"\0" + length.to_bytes(2, "little") + (length ^ 0xFFFF).to_bytes(2, "little") + piece)
+            parts += (b"\0" + length.to_bytes(2, "little") + (length ^ 0xFFFF).to_bytes(2, "little"), piece)
+        return b"".join(parts)
 
 
-def _deflated(data: bytes) -> bytes:
+def _deflated(data: memoryview) -> bytes:
     """Raw deflate, ended at a byte and without the mark of the last block."""
     compressor = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     return compressor.compress(data) + compressor.flush(zlib.Z_FULL_FLUSH)

@@ -213,11 +213,12 @@ def _entry(walk: _Walk, entry: os.DirEntry[str], path: str) -> None:
         walk.report("TB809", f"{shown(path)} {fault}")
         return
     source: Path | None = Path(entry.path)
-    if entry.is_symlink():
+    here = entry.stat(follow_symlinks=False)
+    if stat.S_ISLNK(here.st_mode):
         source = _target(walk, Path(entry.path), path)
+        here = source.stat(follow_symlinks=False) if source else here
     if source is None:
         return
-    here = source.stat(follow_symlinks=False)
     if not stat.S_ISREG(here.st_mode):
         walk.report("TB807", f"{shown(path)} is {_kind(here.st_mode)}, not a file")
         return
@@ -267,19 +268,29 @@ def _target(walk: _Walk, link: Path, path: str) -> Path | None:
 def _secrets(walk: _Walk, file: BundleFile) -> None:
     if file.path in walk.choice.allow_secrets:
         return
-    inside = file.source.is_relative_to(walk.root)
-    own = file.source.relative_to(walk.root).as_posix() if inside else file.source.as_posix()
-    hint = f"if it may be published: --allow-secret {shown(file.path, 2048)}"
+    own = _own_path(walk, file)
     if named_like_a_secret(file.path) or named_like_a_secret(own):
-        walk.report("TB805", f"{shown(file.path)} looks like a secret", hint=hint)
+        walk.report("TB805", f"{shown(file.path)} looks like a secret", hint=_allowing(file))
         return
     if file.size > MAX_SCANNED:
         return
     with file.open() as opened:
-        data = opened.read(MAX_SCANNED + 1)
+        data = opened.read(file.size)
     for line, kind in secrets_in(data):
-        found = finding("TB806", f"looks like {kind}", hint=hint)
+        found = finding("TB806", f"looks like {kind}", hint=_allowing(file))
         walk.findings.append(replace(found, file=file.path, line=line))
+
+
+def _allowing(file: BundleFile) -> str:
+    return f"if it may be published: --allow-secret {shown(file.path, 2048)}"
+
+
+def _own_path(walk: _Walk, file: BundleFile) -> str:
+    """Where the bytes of a file are: in the bundle, where it is no link out of it."""
+    if str(file.source) == f"{walk.root}/{file.path}":
+        return file.path
+    inside = file.source.is_relative_to(walk.root)
+    return file.source.relative_to(walk.root).as_posix() if inside else file.source.as_posix()
 
 
 def _together(walk: _Walk) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import stat
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from vllm_tt._version import __version__
@@ -74,9 +74,14 @@ class Lock:
 
     def to_bytes(self) -> bytes:
         """The lock file."""
-        head = {"lock_version": LOCK_VERSION, "name": self.name, "version": self.version, "created_by": self.created_by}
-        content = {**head, "files": [asdict(file) for file in self.files], "tree_sha256": self.tree_sha256}
-        return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+        texts = {"name": self.name, "version": self.version, "created_by": self.created_by}
+        lines = [f'  "{key}": {_json(value)}' for key, value in {"lock_version": LOCK_VERSION, **texts}.items()]
+        files = ",".join(
+            f'\n    {{"path": {_json(file.path)}, "size": {file.size}, "sha256": "{file.sha256}"}}'
+            for file in self.files
+        )
+        lines += [f'  "files": [{files}\n  ]', f'  "tree_sha256": "{self.tree_sha256}"']
+        return ("{\n" + ",\n".join(lines) + "\n}\n").encode("utf-8")
 
 
 def lock_of(metadata: Metadata | None, files: Iterable[LockedFile]) -> Lock:
@@ -253,6 +258,10 @@ def _unlisted(path: str) -> Finding:
 
 def _fault(what: str) -> Finding:
     return finding("TB910", f"{LOCK_NAME} {what}")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 class _Twice(ValueError):

@@ -11,6 +11,7 @@ MAX_PATH = 1024
 """Bytes of a path inside a bundle."""
 _MAX_NAME = 255
 _MAX_DEPTH = 32
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _DRIVE = re.compile(r"[A-Za-z]:")
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?|.*[. ]", re.IGNORECASE | re.DOTALL)
 
@@ -21,7 +22,7 @@ def path_fault(path: str) -> str | None:
         encoded = path.encode("utf-8")
     except UnicodeEncodeError:
         return "is not UTF-8"
-    if any(ord(character) < 32 or 127 <= ord(character) < 160 for character in path):
+    if _CONTROL.search(path):
         return "holds a control character"
     if "\\" in path:
         return "holds a backslash"
@@ -31,8 +32,9 @@ def path_fault(path: str) -> str | None:
         return "has an empty, '.' or '..' part"
     if path.count("/") >= _MAX_DEPTH:
         return f"has more than {_MAX_DEPTH} parts"
-    longest = max(len(part.encode("utf-8")) for part in path.split("/"))
-    return "is too long" if len(encoded) > MAX_PATH or longest > _MAX_NAME else None
+    if len(encoded) > _MAX_NAME and (len(encoded) > MAX_PATH or max(map(len, encoded.split(b"/"))) > _MAX_NAME):
+        return "is too long"
+    return None
 
 
 def folded(path: str) -> str:

@@ -18,8 +18,10 @@ _NAMES = (
     ".env*", "*.pem", "*.key", "*.p12", "*.pfx", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".netrc", "_netrc",
     ".npmrc", ".pypirc", ".git-credentials", ".dockercfg", "credentials*", "token", "kubeconfig",
 )  # fmt: skip
+_NAME = re.compile("|".join(map(fnmatch.translate, _NAMES)))
 _FOLDERS = frozenset({".huggingface", ".aws", ".ssh", ".kube", ".docker", ".gnupg"})
 
+_PRIVATE_KEY = b"PRIVATE KEY"
 _CONTENTS: tuple[tuple[str, bytes, re.Pattern[bytes]], ...] = tuple(
     (kind, needle, re.compile(pattern))
     for kind, needle, pattern in (
@@ -28,8 +30,8 @@ _CONTENTS: tuple[tuple[str, bytes, re.Pattern[bytes]], ...] = tuple(
         ("a GitLab token", b"glpat-", rb"(?<![A-Za-z0-9])glpat-[A-Za-z0-9_-]{20,}"),
         ("an AWS access key", b"IA", rb"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
         ("a Google API key", b"AIza", rb"(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{35}"),
-        ("a private key", b"PRIVATE KEY", rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY"),
-        ("a Slack token", b"xox", rb"(?<![A-Za-z0-9])xox[abeoprs]-[A-Za-z0-9-]{10,}"),
+        ("a private key", _PRIVATE_KEY, rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY"),
+        ("a Slack token", b"xox", rb"(?<![A-Za-z0-9])xox[abeoprs]-[A-Za-z0-9-]{16,}"),
         ("an API key", b"sk-", rb"(?<![A-Za-z0-9_-])sk-[A-Za-z0-9_-]{20,}"),
         ("a package index token", b"pypi-", rb"(?<![A-Za-z0-9])pypi-[A-Za-z0-9_-]{50,}"),
         ("an npm token", b"npm_", rb"(?<![A-Za-z0-9])npm_[A-Za-z0-9]{36}"),
@@ -37,16 +39,22 @@ _CONTENTS: tuple[tuple[str, bytes, re.Pattern[bytes]], ...] = tuple(
 )
 """Kind, a text that such a secret holds (it is found much faster than the pattern), and the pattern."""
 
+_RUN = b"x" * 20
+_CLASSES = bytes(
+    ord("x") if chr(byte).isascii() and (chr(byte).isalnum() or byte in b"-_") else 0 for byte in range(256)
+)
+"""Every secret but a private key holds so long a run of letters, digits and dashes, which is found faster yet."""
+
 
 def named_like_a_secret(path: str) -> bool:
     """Whether a file at this path of the bundle has a name under which secrets are kept."""
     *folders, name = path.lower().split("/")
-    return not _FOLDERS.isdisjoint(folders) or any(fnmatch.fnmatchcase(name, pattern) for pattern in _NAMES)
+    return not _FOLDERS.isdisjoint(folders) or _NAME.fullmatch(name) is not None
 
 
 def secrets_in(data: bytes) -> Iterator[tuple[int, str]]:
     """The line and kind of each secret in a text; none in what is not text."""
-    if b"\0" in data[:8192]:
+    if b"\0" in data[:8192] or not (_RUN in data.translate(_CLASSES) or _PRIVATE_KEY in data):
         return
     found: list[tuple[int, str]] = []
     for kind, needle, pattern in _CONTENTS:

@@ -7,7 +7,6 @@ archive than one block and one path.
 from __future__ import annotations
 
 import re
-import tarfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +21,8 @@ __all__ = ["END", "Member", "Readable", "header", "members", "padding"]
 BLOCK = 512
 END = bytes(2 * BLOCK)
 MAX_MEMBERS = 10_000
+_MAX_NAME = 100
+_MAX_OCTAL = 0o77777777777
 _PIECE = 1 << 18
 _MAX_RECORD = 16 << 10
 _MAX_RECORDS = 16 << 20
@@ -64,10 +65,32 @@ class _Extension:
 
 def header(path: str, size: int, *, executable: bool) -> bytes:
     """The header of a file: nothing of its owner, time and folder."""
-    info = tarfile.TarInfo(path)
-    info.size = size
-    info.mode = 0o755 if executable else 0o644
-    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict")
+    name = path.encode("utf-8")
+    records = b""
+    if len(name) > _MAX_NAME or not path.isascii():
+        records += _record("path", path)
+    if size > _MAX_OCTAL:
+        records += _record("size", str(size))
+    block = _block(name[:_MAX_NAME], min(size, _MAX_OCTAL), b"0", 0o755 if executable else 0o644)
+    if not records:
+        return block
+    return _block(b"././@PaxHeader", len(records), b"x", 0o644) + records + padding(len(records)) + block
+
+
+def _block(name: bytes, size: int, kind: bytes, mode: int) -> bytes:
+    head = b"%b%07o\0%07o\0%07o\0%011o\0%011o\0" % (name.ljust(_MAX_NAME, b"\0"), mode, 0, 0, size, 0)
+    tail = kind + bytes(100) + b"ustar\x0000"
+    checksum = sum(head) + sum(tail) + 8 * ord(" ")
+    return (head + b"%06o\0 " % checksum + tail).ljust(BLOCK, b"\0")
+
+
+def _record(key: str, value: str) -> bytes:
+    """``length key=value``, the length with its own digits."""
+    rest = f" {key}={value}\n".encode()
+    length = len(rest)
+    while length != len(rest) + len(str(length)):
+        length = len(rest) + len(str(length))
+    return str(length).encode() + rest
 
 
 def padding(size: int) -> bytes:

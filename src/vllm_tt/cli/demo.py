@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vllm_tt.cli.ending import terminable
 from vllm_tt.cli.report import answer, json_option, session
 from vllm_tt.demo.checkpoint import MODEL_NAME
 from vllm_tt.demo.run import Demo, Report, Watcher, run
@@ -19,7 +19,6 @@ from vllm_tt.mesh import MESH_GRIDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
 
 __all__ = ["command"]
 
@@ -42,7 +41,7 @@ def command(mesh: str, question: str, max_tokens: int, port: int, keep: bool) ->
     """
     demo = Demo(question=question, mesh=mesh, max_tokens=max_tokens, port=port, keep=keep)
     try:
-        with _terminable(), _watching(demo) as watcher:
+        with terminable(), _watching(demo) as watcher:
             report = run(demo, watcher)
     except ServerFailed as error:
         click.echo(str(error.facts["tail"]).strip(), err=True)
@@ -119,17 +118,3 @@ def _watching(demo: Demo) -> Iterator[Watcher]:
                 click.echo(piece, nl=False)
 
         yield Watcher(preparing=preparing, starting=starting, healthy=healthy, text=text)
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends the command as Ctrl-C does, with the server stopped."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

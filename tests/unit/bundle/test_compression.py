@@ -51,7 +51,7 @@ def test_text_shrinks_and_noise_is_stored():
 
 
 def test_no_more_than_enough_is_deflated():
-    assert len(packed(TEXT * 10)) > 0.9 * len(TEXT * 10) - 17 * MIB
+    assert len(packed(TEXT * 10)) > 0.9 * len(TEXT * 10) - 5 * MIB
 
 
 def test_what_compresses_too_well_is_not_taken_for_a_bomb():

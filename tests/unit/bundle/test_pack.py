@@ -24,7 +24,7 @@ def folder(add):
         ({"version": "1.0"}, "mine-1.0.tar.gz"),
         ({"name": "nice", "version": "2"}, "nice-2.tar.gz"),
         ({"name": "nice", "version": "../2"}, "nice.tar.gz"),
-        ({"name": "../../x"}, "LlamaForCausalLM.tar.gz"),
+        ({"name": "../../x"}, "mine.tar.gz"),
     ],
 )
 def test_names(add, fields, name):
