@@ -4,7 +4,8 @@
 
 Each figure is the best of the rounds, of whole processes with warm files; both are single threads, and their
 processor time is what is compared, which other work on the machine disturbs less than time on the clock.
-Fails when packing takes more than twice what ``sha256sum`` does, or more than 64 MiB.
+Fails when packing takes more than twice what ``sha256sum`` does (three times for small texts, which are looked
+through for secrets before), or more than 64 MiB.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def main() -> int:
             packing = timed(pack(folder, room), arguments.rounds)
             archive = Path(room, "out.tar.gz").stat().st_size
             ratio = packing.cpu / hashing.cpu
-            good = ratio <= 2 and packing.memory <= 64 << 20
+            good = ratio <= (2 if kind == "weights" else 3) and packing.memory <= 64 << 20
             bad += not good
             print(
                 f"{KINDS[kind]}: {len(files)} files, {arguments.megabytes} MB -> {archive / 1e6:.0f} MB; "

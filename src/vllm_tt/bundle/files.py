@@ -222,9 +222,6 @@ def _entry(walk: _Walk, entry: os.DirEntry[str], path: str) -> None:
     if not stat.S_ISREG(here.st_mode):
         walk.report("TB807", f"{shown(path)} is {_kind(here.st_mode)}, not a file")
         return
-    if not os.access(source, os.R_OK, effective_ids=True):
-        walk.report("TB808", f"cannot read {shown(path)}: Permission denied")
-        return
     executable = bool(here.st_mode & 0o100)
     file = BundleFile(path=path, source=source, size=here.st_size, executable=executable, identity=_identity(here))
     walk.files.append(file)
@@ -272,10 +269,12 @@ def _secrets(walk: _Walk, file: BundleFile) -> None:
     if named_like_a_secret(file.path) or named_like_a_secret(own):
         walk.report("TB805", f"{shown(file.path)} looks like a secret", hint=_allowing(file))
         return
-    if file.size > MAX_SCANNED:
+    try:
+        with file.open() as opened:
+            data = opened.read(file.size) if file.size <= MAX_SCANNED else b""
+    except PermissionError as error:
+        walk.report("TB808", f"cannot read {shown(file.path)}: {cause(error)}")
         return
-    with file.open() as opened:
-        data = opened.read(file.size)
     for line, kind in secrets_in(data):
         found = finding("TB806", f"looks like {kind}", hint=_allowing(file))
         walk.findings.append(replace(found, file=file.path, line=line))

@@ -11,9 +11,7 @@ import errno
 import fcntl
 import os
 import shutil
-import tempfile
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_tt.bundle.findings import shown
@@ -21,6 +19,7 @@ from vllm_tt.errors import TTError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 __all__ = ["DestinationExists", "install", "remove", "staging", "tidy"]
 
@@ -45,9 +44,10 @@ def staging(destination: Path) -> Iterator[Path]:
     """
     parent = destination.parent
     made = not parent.exists()
-    parent.mkdir(parents=True, exist_ok=True)
-    hidden, held = _hidden(parent)
-    try:
+    hidden, held = parent / f"{_PREFIX}{os.urandom(8).hex()}", -1
+    try:  # from before the folder is made: an interruption may come at any moment
+        parent.mkdir(parents=True, exist_ok=True)
+        held = _open_hidden(hidden)
         new = hidden / "new"
         new.mkdir()
         new.chmod(0o755)
@@ -60,7 +60,8 @@ def staging(destination: Path) -> Iterator[Path]:
                 with suppress(OSError):  # something is in it
                     parent.rmdir()
         finally:
-            os.close(held)
+            if held >= 0:
+                os.close(held)
 
 
 def install(staged: Path, destination: Path, *, force: bool) -> None:
@@ -108,15 +109,15 @@ def _tidy(parent: Path) -> None:
                 os.close(held)
 
 
-def _hidden(parent: Path) -> tuple[Path, int]:
-    """A new hidden folder, and the descriptor whose lock says that a process still works in it."""
-    with _locked(parent):
-        _tidy(parent)
-        hidden = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+def _open_hidden(hidden: Path) -> int:
+    """Make a hidden folder, and give the descriptor whose lock says that a process still works in it."""
+    with _locked(hidden.parent):
+        _tidy(hidden.parent)
+        hidden.mkdir(mode=0o700)
         held = os.open(hidden, _FOLDER)
         with suppress(OSError):  # where there are no locks, nothing is tidied either
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return hidden, held
+        return held
 
 
 @contextmanager
@@ -190,5 +191,5 @@ def _delete(path: Path) -> None:
         return
     for folder, _, _ in os.walk(path):
         with suppress(OSError):
-            Path(folder).chmod(0o700)
+            os.chmod(folder, 0o700)  # noqa: PTH101
     shutil.rmtree(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
@@ -93,19 +92,14 @@ def pack_to(selection: Selection, path: Path, *, force: bool = False, progress: 
 
 def write_aside(place: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let ``write`` fill a new file beside ``place``, then give it that name; when it fails, no file is left."""
-    descriptor, name = tempfile.mkstemp(prefix=".tmp-tt-bundle-", dir=place.parent)
-    aside = place.with_name(os.path.basename(name))  # noqa: PTH119
-    try:
-        with open(descriptor, "wb") as out:  # noqa: PTH123
+    aside = place.with_name(f".tmp-tt-bundle-{os.urandom(8).hex()}")
+    try:  # from before the file is made: an interruption may come at any moment
+        with aside.open("xb") as out:
             write(out)
-            umask = os.umask(0)
-            os.umask(umask)
-            os.fchmod(descriptor, 0o666 & ~umask)
         aside.replace(place)
-    except BaseException:
+    finally:
         with suppress(FileNotFoundError):
             aside.unlink()
-        raise
 
 
 def _is_archive(path: Path) -> bool:
