@@ -57,6 +57,8 @@ def main(requests, only, mode, seed, per_run):
         for run in range(runs):
             name, m = pairs[run % len(pairs)]
             progress.update(task, description=f"{name}, {m}, seed {seed + run}")
+            if not console.is_terminal:
+                console.print(f"{run * per_run} of {runs * per_run}: {name}, {m}, seed {seed + run}")
             try:
                 run_case(checkpoint, name, asynchronous=MODES[m], seed=seed + run, number=per_run)
             except Exception:
