@@ -49,6 +49,8 @@ class Depth:
     """Import the adapter in a process of its own, for at most so long."""
     builtins: Mapping[str, str] = field(default_factory=dict)
     """The classes of built-in models by registered name."""
+    generators: frozenset[str] = frozenset()
+    """All classes that tt-metal is known to have."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,7 +134,7 @@ def _checks(folder: Path, metadata: Metadata, texts: Sequence[ModuleText], depth
     yield from builtin_findings(metadata, depth.builtins)
     for one in check_requires(metadata.requires, Installed()):
         yield one.graded(Severity.ERROR) if depth.installed and one.code in _UNMET else one
-    yield from module_findings(folder, metadata, installed=depth.installed)
+    yield from module_findings(folder, metadata, installed=depth.installed, generators=depth.generators)
     in_code = [
         *syntax_findings(texts, metadata),
         *import_findings(folder, texts, metadata.module),

@@ -93,6 +93,7 @@ def _reports(paths: tuple[str, ...], options: _Asked) -> list[Report]:
         installed=options.installed,
         import_seconds=options.import_timeout if options.imports else None,
         builtins={one.arch: one.classes[one.default] for one in BUILTINS},
+        generators=frozenset(path for one in BUILTINS for path in one.classes.values()),
     )
     if paths:
         return reports_for(paths, depth, every=options.every)

@@ -157,6 +157,14 @@ def test_this_installation_as_the_judge(bundle):
         assert [one.code for one in report.findings if one.severity.value == severity] == list(codes)
 
 
+def test_a_class_that_tt_metal_is_known_to_have(bundle):
+    path = "models.tt_transformers.tt.generator_vllm:LlamaForCausalLM"
+    folder = bundle(main_class=path)
+    depths = (Depth(), Depth(generators=frozenset({path})), Depth(generators=frozenset({path}), installed=True))
+    found = [one for depth in depths for one in validate(folder, depth).findings if one.code == "TB302"]
+    assert [one.severity.value for one in found] == ["warning", "note", "error"]
+
+
 def test_requirements_are_located(bundle):
     report = validate(bundle(requires={"vllm": ">>1"}))
     assert [(one.code, one.line) for one in report.findings if one.code == "TB701"] == [("TB701", 1)]

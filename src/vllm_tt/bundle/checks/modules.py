@@ -23,8 +23,13 @@ _KEY = ("main_class",)
 _NEWEST_MINOR = 15
 
 
-def module_findings(folder: Path, metadata: Metadata, *, installed: bool) -> Iterator[Finding]:
-    """Whether the module of ``main_class`` exists; ``installed`` takes this installation for the judge."""
+def module_findings(
+    folder: Path, metadata: Metadata, *, installed: bool, generators: frozenset[str]
+) -> Iterator[Finding]:
+    """Whether the module of ``main_class`` exists.
+
+    ``installed`` takes this installation for the judge; ``generators`` are classes that tt-metal is known to have.
+    """
     module = metadata.module
     if find_module(module, [str(folder)]) is not None:
         where = find_module(module, None)
@@ -38,7 +43,8 @@ def module_findings(folder: Path, metadata: Metadata, *, installed: bool) -> Ite
     if module.partition(".")[0] == "models":
         message = f"{module!r} comes from tt-metal, which is not importable here; not checked"
         found = finding("TB302", message, key=_KEY)
-        yield found.graded(Severity.ERROR) if installed else found
+        known = metadata.main_class in generators
+        yield found.graded(Severity.ERROR if installed else Severity.NOTE if known else Severity.WARNING)
         return
     path = module.replace(".", "/")
     message = f"module {module!r} not found in the bundle (looked for {path}.py, {path}/__init__.py) nor installed"

@@ -17,7 +17,7 @@ MODULES = table(
         "TB302",
         "The class is in tt-metal's tree, which is not on the path here: nothing of it could be checked.",
         '{"main_class": "models.tt_transformers.tt.generator_vllm:LlamaForCausalLM"}',
-        "Validate where tt-metal is on PYTHONPATH. With --installed this is an error.",
+        "Validate where tt-metal is on PYTHONPATH. An error with --installed, a note for built-in classes.",
     ),
     (
         "TB303",
