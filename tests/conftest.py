@@ -8,5 +8,7 @@ os.environ.setdefault("TT_EMULATE", "N300")
 os.environ["EXTRA_MODELS_DIR"] = str(Path(__file__).parent / "bundles_for_serving")
 os.environ["PAGED_HASH_CAPABILITIES"] = "supports_prefix_caching,supports_chunked_prefill,supports_async_decode"
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Before torch is loaded: threads that spin at barriers stall each other when tests run beside other work.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["VLLM_NO_USAGE_STATS"] = "1"
 os.environ["VLLM_LOGGING_LEVEL"] = "WARNING"
