@@ -445,3 +445,31 @@ def test_progress_without_a_terminal_is_lines(folder, monkeypatch):
     assert all(line.startswith("Packing mine: ") for line in lines)
     assert run("pack", "mine", "--no-progress").stderr == ""
     assert run("pack", "mine", "--json").stderr == ""
+
+
+def test_two_processes_on_different_machines_write_the_same_bytes(folder, tmp_path):
+    """Another time zone, umask, order of hashing, folder name and date of the files."""
+    (folder / "sub").mkdir()
+    (folder / "sub" / "é.py").write_text("x = 1\n")
+    code = "import os, sys; os.umask(int(sys.argv[1], 8)); from vllm_tt.cli import main; main(sys.argv[2:])"
+
+    def pack(umask, folder, out, **env):
+        command = [sys.executable, "-c", code, umask, "pack", folder, "-o", out]
+        subprocess.run(command, cwd=tmp_path, env={**os.environ, **env}, check=True, capture_output=True, timeout=60)
+        return (tmp_path / out).read_bytes()
+
+    first = pack("022", "mine", "first", TZ="UTC", PYTHONHASHSEED="1", LC_ALL="C")
+    folder.rename(tmp_path / "renamed")
+    for file in (tmp_path / "renamed").rglob("*.py"):
+        os.utime(file, (10**9, 10**9))
+    second = pack("077", "renamed", "second", TZ="Asia/Tokyo", PYTHONHASHSEED="2", SOURCE_DATE_EPOCH="1")
+    assert first == second
+
+
+def test_the_commands_load_nothing_heavy():
+    names = ["pack", "unpack", "verify", "lock", "inspect", "diff", "rm"]
+    heavy = ("huggingface_hub", "jsonschema", "numpy", "rich", "tarfile", "torch", "vllm")
+    code = f"import sys\nfor name in {names}: __import__('vllm_tt.cli.' + name)\n"
+    code += f"print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"
