@@ -18,7 +18,7 @@ from vllm_tt.bundle.checks.fields import field_findings
 from vllm_tt.bundle.checks.helpers import import_findings, reach_findings
 from vllm_tt.bundle.checks.launch import launch_findings
 from vllm_tt.bundle.checks.modules import module_findings, syntax_findings
-from vllm_tt.bundle.checks.place import near_miss, place_findings
+from vllm_tt.bundle.checks.place import near_miss, own_name, place_findings
 from vllm_tt.bundle.code import reachable
 from vllm_tt.bundle.discover import discover
 from vllm_tt.bundle.findings import Finding, Severity, finding, shown
@@ -76,7 +76,7 @@ def validate(folder: Path, depth: Depth | None = None) -> Report:
     if isinstance(data, Finding):
         fault = data
         if fault.code == "TB004":
-            own = finding("TB004", f"no {FILE_NAME} in {shown(folder.name)} (not a bundle folder)").at("")
+            own = finding("TB004", f"no {FILE_NAME} in {shown(own_name(folder))} (not a bundle folder)").at("")
             fault = near_miss(folder) or own
         return Report(folder=folder, findings=(*place_findings(folder, None), fault))
     parsed = parse(data)

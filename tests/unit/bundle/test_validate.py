@@ -222,6 +222,10 @@ def test_a_relative_folder_gives_relative_paths(bundle, tmp_path, monkeypatch):
     assert texts(validate(Path("folder/good"))) == []
     monkeypatch.chdir(tmp_path / "folder/good")
     assert texts(validate(Path())) == []
+    (tmp_path / "folder/good/tt").mkdir()
+    monkeypatch.chdir("tt")
+    assert texts(validate(Path(".."))) == []
+    assert texts(validate(Path())) == ["error TB004 no vllm_metadata.json in 'tt' (not a bundle folder)"]
 
 
 def test_choosing_by_the_beginning_of_codes(bundle):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import sys
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ __all__ = ["class_findings", "module_findings", "syntax_findings"]
 
 _KEY = ("main_class",)
 _NEWEST_MINOR = 15
+_LOOKED_AT = 500
 
 
 def module_findings(
@@ -52,8 +54,8 @@ def module_findings(
 
 
 def _nearest_module(folder: Path, module: str) -> str:
-    files = sorted(folder.glob("*.py")) + sorted(folder.glob("*/*.py"))
-    known = [file.relative_to(folder).with_suffix("").as_posix().replace("/", ".") for file in files[:500]]
+    files = itertools.islice(itertools.chain(folder.glob("*.py"), folder.glob("*/*.py")), _LOOKED_AT)
+    known = sorted(file.relative_to(folder).with_suffix("").as_posix().replace("/", ".") for file in files)
     known = [name.removesuffix(".__init__") for name in known if name.replace(".", "_").isidentifier()]
     last = module.rpartition(".")[2]
     close = get_close_matches(module, known, n=1) or [name for name in known if name.rpartition(".")[2] == last]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import re
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
@@ -17,16 +19,17 @@ if TYPE_CHECKING:
 
     from vllm_tt.bundle.metadata import Metadata
 
-__all__ = ["near_miss", "place_findings"]
+__all__ = ["near_miss", "own_name", "place_findings"]
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _CLOSE = 0.88
 _SMALL = 1 << 16
+_LOOKED_AT = 1000
 
 
 def place_findings(folder: Path, metadata: Metadata | None) -> Iterator[Finding]:
     """What there is to say of the folder itself."""
-    name = folder.name or folder.absolute().name
+    name = own_name(folder)
     if name.startswith("."):
         yield finding("TB006", "hidden folders are not registered").graded(Severity.ERROR).at("")
     elif not _PLAIN_NAME.fullmatch(name):
@@ -38,10 +41,15 @@ def place_findings(folder: Path, metadata: Metadata | None) -> Iterator[Finding]
         yield finding("TB008", f"{path_text(folder)} is a symbolic link -> {target}").at("")
 
 
+def own_name(folder: Path) -> str:
+    """The folder's name, also where the path ends in ``.`` or ``..``."""
+    return os.path.basename(os.path.abspath(folder))  # noqa: PTH100, PTH119 - a link keeps its name
+
+
 def near_miss(folder: Path) -> Finding | None:
     """A file that was meant to be the metadata, in a folder that has none."""
     try:
-        names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())[:1000]
+        names = sorted(entry.name for entry in itertools.islice(folder.iterdir(), _LOOKED_AT) if entry.is_file())
     except OSError:
         return None
     near = [name for name in names if SequenceMatcher(None, name.lower(), FILE_NAME).ratio() > _CLOSE]
