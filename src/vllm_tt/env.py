@@ -29,6 +29,7 @@ __all__ = [
     "LLAMA_TEXT_VER",
     "MESH_DEVICE",
     "METAL_HOME",
+    "MODEL_MACHINE",
     "QWEN3_TEXT_VER",
     "QWEN35_TEXT_VER",
     "TT_MODEL_BUNDLES_DIR",
@@ -175,6 +176,11 @@ IGNORE_REQUIRES = _switch(
     default=False,
     help_text="Load bundles whose version requirements the installation does not meet.",
 )
+MODEL_MACHINE = _text(
+    "TT_MODEL_MACHINE",
+    "what the driver tells",
+    "Key of the launch entry that 'tt-bundle serve' takes as this machine's.",
+)
 HF_MODEL = _text(
     "HF_MODEL",
     "the model being served",
@@ -211,6 +217,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     QWEN35_TEXT_VER,
     IGNORE_REQUIRES,
     HF_MODEL,
+    MODEL_MACHINE,
     CACHE_DIR,
     TT_MODEL_BUNDLES_DIR,
 )

@@ -176,10 +176,8 @@ def is_junk(name: str) -> bool:
 
 
 def _patterns(root: Path, choice: Choice) -> tuple[ignore.Pattern, ...]:
-    try:
-        lines = (root / ignore.FILE_NAME).read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
-        lines = []
+    file = root / ignore.FILE_NAME
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
     return ignore.patterns([*lines, *choice.exclude])
 
 

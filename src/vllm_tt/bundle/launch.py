@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vllm_tt import env
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -23,9 +25,9 @@ _ARCHS = {"0x401e": "wormhole_b0", "0xb140": "blackhole", "0xfaca": "grayskull"}
 
 def machine_keys(environ: Mapping[str, str], sysfs: Path = _SYSFS) -> list[str]:
     """The keys of this machine's launch entry, the first choice first."""
-    if named := environ.get("TT_MODEL_MACHINE") or environ.get("TT_KERNEL_MACHINE"):
+    if named := env.MODEL_MACHINE.get(environ):
         return [named]
-    if emulated := environ.get("TT_EMULATE"):
+    if emulated := env.EMULATE.get(environ):
         return ["blackhole" if emulated.startswith(("P", "BH")) else "wormhole_b0", "default"]
     cards = sorted(sysfs.glob("*/device/device"))
     archs = [_ARCHS.get(card.read_text(encoding="ascii").strip(), "") for card in cards]

@@ -174,10 +174,14 @@ def verify(
 def read(folder: Path) -> Lock | Finding | None:
     """The lock in a folder, what is wrong with it, or None without one. Raises OSError when it cannot be read."""
     try:
-        with (folder / LOCK_NAME).open("rb") as file:
-            return parse(file.read(MAX_BYTES + 1))
+        descriptor = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return _fault("is not a regular file")
+    with open(descriptor, "rb") as file:  # noqa: PTH123
+        return parse(file.read(MAX_BYTES + 1))
 
 
 def missing(*, required: bool) -> Finding:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from vllm_tt.bundle.metadata import Metadata
 
-__all__ = ["BadName", "Checked", "Demands", "Unpacked", "is_archive_name", "unpack", "verify_archive", "verify_folder"]
+__all__ = ["BadName", "Checked", "Demands", "Unpacked", "unpack", "verify_archive", "verify_folder"]
 
 
 class BadName(ConfigError):
@@ -61,11 +61,6 @@ class Unpacked:
     checked: Checked
     folder: Path | None
     """Where the bundle is now; None when it was refused, and nothing was written."""
-
-
-def is_archive_name(path: Path) -> bool:
-    """Whether a path is meant as an archive rather than as a folder."""
-    return path.name.endswith((SUFFIX, ".tgz")) or path.is_file()
 
 
 def verify_archive(source: BinaryIO, demands: Demands) -> Checked:

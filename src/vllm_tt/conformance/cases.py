@@ -39,12 +39,11 @@ class Case:
     """Prefill at most so many tokens at once."""
 
     def __str__(self) -> str:
-        rows = " and ".join(f"{row.length} tokens in slot {row.slot}" for row in self.rows)
-        parts = [rows]
+        parts = [" and ".join(f"{_count(row.length, 'token')} in slot {row.slot}" for row in self.rows)]
         if self.chunk:
             parts.append(f"chunks of {self.chunk}")
         if self.steps:
-            parts.append(f"{self.steps} decode step{'s' if self.steps > 1 else ''}")
+            parts.append(_count(self.steps, "decode step"))
         if self.permuted:
             parts.append("pages permuted")
         return ", ".join(parts)
@@ -78,6 +77,10 @@ class Case:
         rng = np.random.default_rng(1000 + index)
         low = min(16, vocab_size // 2)
         return rng.integers(low, vocab_size, 4096)[: row.length + self.steps].tolist()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def smallest(case: Case, failing: T, run: Callable[[Case], T | None]) -> tuple[Case, T]:

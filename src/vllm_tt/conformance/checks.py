@@ -207,9 +207,9 @@ def _several(count: int, steps: int) -> Callable[[Sizes], list[Case]]:
 
 
 def _slots(slots: int, count: int) -> list[int]:
-    """Up to ``count`` slots out of order, the last one among them."""
+    """Up to ``count`` slots out of order, the last one among them; one at least stays free where there are several."""
     spread = [slots - 1, 1, slots // 2, 0]
-    return list(dict.fromkeys(slot for slot in spread if slot < slots))[:count]
+    return list(dict.fromkeys(slot for slot in spread if slot < slots))[: min(count, max(1, slots - 1))]
 
 
 def _prefixes(sizes: Sizes) -> list[Case]:

@@ -16,6 +16,7 @@ from vllm_tt.errors import ConfigError, TTError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from vllm_tt.conformance.cases import Case
     from vllm_tt.conformance.checks import Check
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from vllm_tt.conformance.operations import Operations
     from vllm_tt.conformance.request import Request
 
-__all__ = ["Run", "ValuesAreZero"]
+__all__ = ["NotWarmedUp", "Run", "ValuesAreZero", "run_check"]
 
 
 class ValuesAreZero(ConfigError):
@@ -35,10 +36,6 @@ class ValuesAreZero(ConfigError):
 
 class NotWarmedUp(TTError):
     """{step} compiles what warm-up has not (programs: {programs})."""
-
-
-class StepFailed(TTError):
-    """{step} failed: {cause}."""
 
 
 class Run:
@@ -59,19 +56,19 @@ class Run:
             ("kv-cache", self._allocate),
             ("warm-up", self._warm_up),
         ]
+        # What is compiled from here on was left out by warm-up: this comes before other calls.
+        stages.append(("warm-up-covers", self._covers))
         stages += self._calls() if self._request.dry_run else []
         for name, stage in stages:
+            if name == "warm-up-covers" and self._values_are_zero:
+                raise ValuesAreZero
             yield name
             row = self._stage(name, stage)
             yield row
-            if row.status == "fail":
+            if row.status == "fail" and not row.case:
                 return
         if not self._request.dry_run:
-            if self._request.emulate and self._watched.computed:
-                raise ValuesAreZero
             yield from self._compared()
-        yield "warm-up-covers"
-        yield self._stage("warm-up-covers", self._covers)
         if self._watched.calls:
             yield Row(name="memory", status="pass", detail=self._dram.summary())
 
@@ -85,13 +82,17 @@ class Run:
         return Row(name=name, status="pass", detail=detail + (f"; {count} operations" if count else ""))
 
     def _failed(self, name: str, error: Exception) -> Row:
-        if isinstance(error, NotWarmedUp | StepFailed):
+        if isinstance(error, NotWarmedUp):
             return Row(name=name, status="fail", detail=str(error).rstrip("."), case=str(error.facts["step"]))
         call = self._watched.failure(error)
         place = source_line(error, self._subject.folder)
         if call is None:
             return Row(name=name, status="fail", detail=described(error, self._subject.folder))
         return Row(name=name, status="fail", detail=f"{call}: {cause_text(error)}", place=place)
+
+    @property
+    def _values_are_zero(self) -> bool:
+        return self._request.emulate and not self._request.dry_run and self._watched.computed > 0
 
     @property
     def _ready(self) -> Rig:
@@ -121,26 +122,7 @@ class Run:
         bench = Bench(self._ready, self._request.tolerance or default)
         for check in CHECKS:
             yield check.name
-            yield self._check(check, bench)
-
-    def _check(self, check: Check, bench: Bench) -> Row:
-        if check.declared and not getattr(self._subject.capabilities, check.declared):
-            return Row(name=check.name, status="skip", detail=f"{check.declared} is not declared")
-
-        def fault_of(case: Case) -> str | None:
-            try:
-                return check.run(bench, case)
-            except Exception as error:  # noqa: BLE001
-                return described(error, self._subject.folder)
-
-        bench.worst = 0.0
-        cases = check.cases(self._subject.sizes)
-        for case in cases:
-            if (fault := fault_of(case)) is not None:
-                least, seen = smallest(case, fault, fault_of)
-                return Row(name=check.name, status="fail", detail=seen, case=str(least))
-        apart = f" (largest difference {bench.worst:.2g}, limit {bench.tolerance:g})" if bench.worst else ""
-        return Row(name=check.name, status="pass", detail=check.what + apart)
+            yield run_check(check, bench, self._subject.folder)
 
     def _calls(self) -> list[tuple[str, Callable[[], str]]]:
         """Every other kind of call once, for its shapes and arguments."""
@@ -184,11 +166,28 @@ class Run:
         count = 0
         for step in emitted(self._ready):
             before = programs(self._device)
-            try:
-                step.run(self._ready)
-            except Exception as error:
-                raise StepFailed(step=step, cause=described(error, self._subject.folder)) from error
+            step.run(self._ready)
             if (new := programs(self._device) - before) > 0:
                 raise NotWarmedUp(step=step, programs=new)
             count += 1
         return f"{count} kinds of step compile nothing new"
+
+
+def run_check(check: Check, bench: Bench, folder: Path) -> Row:
+    """The row of one check; ``folder`` is the bundle's, whose lines are named in faults."""
+    if check.declared and not getattr(bench.rig.capabilities, check.declared):
+        return Row(name=check.name, status="skip", detail=f"{check.declared} is not declared")
+
+    def fault_of(case: Case) -> str | None:
+        try:
+            return check.run(bench, case)
+        except Exception as error:  # noqa: BLE001 - whatever an adapter raises is the finding
+            return described(error, folder)
+
+    bench.worst = 0.0
+    for case in check.cases(bench.rig.sizes):
+        if (fault := fault_of(case)) is not None:
+            least, seen = smallest(case, fault, fault_of)
+            return Row(name=check.name, status="fail", detail=seen, case=str(least))
+    apart = f" (largest difference {bench.worst:.2g}, limit {bench.tolerance:g})" if bench.worst else ""
+    return Row(name=check.name, status="pass", detail=check.what + apart)

@@ -186,6 +186,11 @@ def test_neither_files_nor_folders(bundle, monkeypatch):
         ]
 
 
+def test_patterns_that_are_no_file(bundle):
+    os.mkfifo(bundle / ".bundleignore")
+    assert findings(select(bundle)) == ["error TB807 '.bundleignore' is a FIFO, not a file"]
+
+
 def test_names_that_cannot_travel(bundle):
     for name in ("a\\b", "bell\a", "aux.py", "README", "readme", "Dir/x", "dir/y", "C:x"):
         write(bundle, name)

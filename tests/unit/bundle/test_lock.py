@@ -1,5 +1,6 @@
 import hashlib
 import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -114,6 +115,13 @@ def test_compiled_files_beside_modules_are_strangers(bundle):
         "error TB909 'notes~' is not in bundle.lock.json",
         "error TB909 'torch.pyc' is not in bundle.lock.json",
     ]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_lock_that_is_no_file(bundle, make):
+    (bundle / LOCK_NAME).unlink()
+    make(bundle / LOCK_NAME)
+    assert findings(lock.verify(bundle)) == ["error TB910 bundle.lock.json is not a regular file"]
 
 
 def edited(bundle, **changes):

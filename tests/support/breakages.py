@@ -1,0 +1,153 @@
+"""Adapters that are wrong in one way each, as mixins for a right one, with the rows that must say so."""
+
+import torch
+
+EVERYTHING = {
+    "supports_prefix_caching": True,
+    "supports_chunked_prefill": True,
+    "supports_async_decode": True,
+    "supports_sample_on_device": True,
+}
+
+
+class Complete:
+    """All that the contract knows, done right: the split with handles, and greedy sampling on "the device"."""
+
+    model_capabilities = EVERYTHING
+    decode_input_update_contract = 1
+    held = None
+
+    def prefill_forward(self, *, sampling_params=None, **kwargs):
+        logits = super().prefill_forward(**kwargs)
+        return logits[:, -1].argmax(-1) if sampling_params else logits
+
+    def decode_forward(self, *, tokens, read_from_device, sampling_params=None, reload_inputs=True, **kwargs):
+        kwargs = {key: value for key, value in kwargs.items() if not key.startswith(("reload", "reset"))}
+        inputs = tokens if reload_inputs else self.held[:, None].int()
+        out = super().decode_forward(tokens=inputs, read_from_device=read_from_device, **kwargs)
+        if sampling_params:
+            out = self.held = out[:, -1].argmax(-1)
+        return out if read_from_device else {"on the device": out}
+
+    def read_decode_output(self, out, async_read=True):
+        return {"on the host": out["on the device"]}, []
+
+    def process_decode_output_host(self, out, is_tokens):
+        return out["on the host"]
+
+
+class DecodesOnePositionEarly:
+    def decode_forward(self, *, start_pos, **kwargs):
+        return super().decode_forward(start_pos=torch.where(start_pos > 0, start_pos - 1, start_pos), **kwargs)
+
+
+class ChunksForgetWhatWasBefore:
+    def prefill_forward(self, *, tokens, start_pos, prompt_lens, page_table, kv_cache, **kwargs):
+        size = kv_cache[0].page_size
+        rows = [tokens[i, s:e] for i, (s, e) in enumerate(zip(start_pos, prompt_lens, strict=True))]
+        tables = [torch.roll(page_table[i], -int(s) // size) for i, s in enumerate(start_pos)]
+        return super().prefill_forward(
+            tokens=torch.nn.utils.rnn.pad_sequence(rows, batch_first=True),
+            start_pos=start_pos * 0,
+            prompt_lens=prompt_lens - start_pos,
+            page_table=torch.stack(tables),
+            kv_cache=kv_cache,
+            **kwargs,
+        )
+
+
+class AnswersInTheOrderOfRows:
+    """Logits of live rows come first, whatever their slots."""
+
+    def decode_forward(self, *, start_pos, **kwargs):
+        out = super().decode_forward(start_pos=start_pos, **kwargs)
+        live = start_pos >= 0
+        return torch.cat([out[live], out[~live]])
+
+
+class TakesPagesToFollowOneAnother:
+    def decode_forward(self, *, page_table, start_pos, **kwargs):
+        straight = page_table[:, :1] + torch.arange(page_table.shape[1], dtype=torch.int32)
+        return super().decode_forward(page_table=straight % 33, start_pos=start_pos, **kwargs)
+
+
+class PrefillsTheNextPageToo:
+    def prefill_forward(self, *, page_table, kv_cache, **kwargs):
+        out = super().prefill_forward(page_table=page_table, kv_cache=kv_cache, **kwargs)
+        kv_cache[0].keys[(int(page_table[0, 0]) + 1) % 33] = 3.0
+        return out
+
+
+class DecodesIdleSlotsToo:
+    """It remembers each slot's pages, and clamps position -1 to 0."""
+
+    def prefill_forward(self, *, page_table, empty_slots, **kwargs):
+        self.tables = getattr(self, "tables", {}) | dict(zip(empty_slots, page_table, strict=True))
+        return super().prefill_forward(page_table=page_table, empty_slots=empty_slots, **kwargs)
+
+    def decode_forward(self, *, page_table, start_pos, kv_cache, **kwargs):
+        for slot in (start_pos < 0).nonzero().flatten().tolist():
+            if slot in self.tables:
+                kv_cache[0].keys[int(self.tables[slot][0]), :, 0] = 1.0
+        return super().decode_forward(page_table=page_table, start_pos=start_pos, kv_cache=kv_cache, **kwargs)
+
+
+class ReadsBackTheStepBefore:
+    before = None
+
+    def read_decode_output(self, out, async_read=True):
+        late, self.before = self.before or out, out
+        return super().read_decode_output(late)
+
+
+class ReadsBackWithoutEvents:
+    def read_decode_output(self, out, async_read=True):
+        return super().read_decode_output(out)[0]
+
+
+class SamplesTheSecondBest:
+    def prefill_forward(self, *, sampling_params=None, **kwargs):
+        logits = super().prefill_forward(**kwargs)
+        return logits[:, -1].topk(2).indices[:, 1] if sampling_params else logits
+
+
+class ForgetsTheTokenItSampled:
+    def decode_forward(self, *, reload_inputs=True, **kwargs):
+        return super().decode_forward(reload_inputs=True, **kwargs)
+
+
+class LeavesOutADimension:
+    def decode_forward(self, **kwargs):
+        out = super().decode_forward(**kwargs)
+        return out[:, 0] if isinstance(out, torch.Tensor) and out.dim() == 3 else out
+
+
+class CannotDoOneToken:
+    def prefill_forward(self, *, prompt_lens, **kwargs):
+        if 1 in prompt_lens:
+            raise ValueError("a prompt of one token")
+        return super().prefill_forward(prompt_lens=prompt_lens, **kwargs)
+
+
+class GivesNotANumber:
+    def decode_forward(self, **kwargs):
+        out = super().decode_forward(**kwargs)
+        return out * float("nan") if isinstance(out, torch.Tensor) and out.is_floating_point() else out
+
+
+BREAKAGES = {
+    DecodesOnePositionEarly: ("prefill-decode", "1 token in slot 0, 1 decode step"),
+    ChunksForgetWhatWasBefore: ("chunks", None),
+    AnswersInTheOrderOfRows: ("row-alone", "1 token in slot 2, 1 decode step"),
+    TakesPagesToFollowOneAnother: ("row-alone", None),
+    PrefillsTheNextPageToo: ("foreign-pages", "9 tokens in slot 0 and 1 token in slot 1"),
+    DecodesIdleSlotsToo: ("idle-rows", "1 token in slot 0 and 1 token in slot 1, 1 decode step"),
+    ReadsBackTheStepBefore: ("async-split", None),
+    ReadsBackWithoutEvents: ("async-split", "1 token in slot 0, 1 decode step"),
+    SamplesTheSecondBest: ("device-sampling", "1 token in slot 0"),
+    ForgetsTheTokenItSampled: ("device-sampling", "1 token in slot 0, 2 decode steps"),
+    LeavesOutADimension: ("prefill-decode", "1 token in slot 0, 1 decode step"),
+    CannotDoOneToken: ("prefill-decode", "1 token in slot 0"),
+    GivesNotANumber: ("prefill-decode", "1 token in slot 0, 1 decode step"),
+}
+"""Each with the row that must fail, and the smallest case where it is known."""

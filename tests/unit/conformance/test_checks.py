@@ -1,0 +1,55 @@
+from pathlib import Path
+
+import pytest
+from breakages import BREAKAGES, EVERYTHING, Complete
+
+from vllm_tt.conformance.checks import CHECKS
+from vllm_tt.conformance.sequence import run_check
+
+BY_NAME = {check.name: check for check in CHECKS}
+FOLDER = Path(__file__).parents[2] / "support"
+
+
+def test_a_complete_adapter_passes_every_row(llama_host, bench_of):
+    bench = bench_of(type("Right", (Complete, llama_host), {}))
+    rows = [run_check(check, bench, FOLDER) for check in CHECKS]
+    assert [(row.name, row.status, row.case) for row in rows] == [(check.name, "pass", "") for check in CHECKS]
+    assert rows[0].detail.startswith("prefill then decode equals one longer prefill (largest difference ")
+    assert rows[0].detail.endswith(", limit 0.001)")
+
+
+def test_what_is_not_declared_is_not_looked_at(llama_host, bench_of):
+    bench = bench_of(type("Plain", (llama_host,), {"model_capabilities": {}}))
+    skipped = {row.name: row.detail for check in CHECKS if (row := run_check(check, bench, FOLDER)).status == "skip"}
+    assert skipped == {check.name: f"{check.declared} is not declared" for check in CHECKS if check.declared}
+    assert {check.declared for check in CHECKS} == {"", *EVERYTHING}
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda one: one.__name__)
+def test_an_adapter_that_is_wrong_in_one_way_fails_the_right_row(breakage, llama_host, bench_of):
+    name, case = BREAKAGES[breakage]
+    bench = bench_of(type(breakage.__name__, (breakage, Complete, llama_host), {}))
+    row = run_check(BY_NAME[name], bench, FOLDER)
+    assert row.status == "fail"
+    assert row.case
+    if case is not None:
+        assert row.case == case
+
+
+def test_what_an_adapter_raises_is_named_with_its_line(llama_host, bench_of):
+    breakage = next(one for one in BREAKAGES if one.__name__ == "CannotDoOneToken")
+    row = run_check(CHECKS[0], bench_of(type("Broken", (breakage, Complete, llama_host), {})), FOLDER)
+    line = next(
+        number
+        for number, text in enumerate((FOLDER / "breakages.py").read_text().splitlines(), 1)
+        if 'ValueError("a prompt of one token")' in text
+    )
+    assert row.detail == (
+        f'ValueError: a prompt of one token (breakages.py:{line}, raise ValueError("a prompt of one token"))'
+    )
+
+
+def test_a_fault_is_told_in_numbers(llama_host, bench_of):
+    breakage = next(one for one in BREAKAGES if one.__name__ == "PrefillsTheNextPageToo")
+    row = run_check(BY_NAME["foreign-pages"], bench_of(type("Broken", (breakage, Complete, llama_host), {})), FOLDER)
+    assert row.detail == "prefill of slot 1, whose pages are [2, 4], changed pages [3]"
