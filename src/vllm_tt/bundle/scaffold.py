@@ -124,9 +124,7 @@ def _metadata_text(new: NewBundle, main_class: str) -> str:
     text = json.dumps(root, indent=2, ensure_ascii=False) + "\n"
     fault = next((one for one in parse(text.encode()).findings if one.severity is not Severity.NOTE), None)
     if fault is not None:
-        raise BadChoice(problem=fault.message)
-    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,94}[A-Za-z0-9])?", new.name):
-        raise BadChoice(problem=f"the name {new.name!r} may hold letters, digits, '.', '_' and '-'; set it with --name")
+        raise BadChoice(problem=fault.message.removesuffix("; ignored"))
     return text
 
 
