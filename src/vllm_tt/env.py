@@ -36,6 +36,7 @@ __all__ = [
     "VARIABLES",
     "VISIBLE_DEVICES",
     "EnvError",
+    "NoHome",
     "Variable",
 ]
 
@@ -47,6 +48,10 @@ _FALSE = ("0", "false", "no", "off")
 
 class EnvError(ConfigError):
     """{name}={found!r} is not valid: expected {expected}. Unset it for the default ({default})."""
+
+
+class NoHome(ConfigError):
+    """There is no home folder to keep the cache in. Set TT_VLLM_CACHE to a folder, or HOME."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,7 +123,18 @@ def _class_overrides(text: str) -> dict[str, str]:
 
 def _default_cache(environ: Mapping[str, str]) -> Path:
     base = environ.get("XDG_CACHE_HOME", "").strip()
-    return (Path(base) if base else Path.home() / ".cache") / "vllm-tt"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "vllm-tt"
+    except RuntimeError:
+        raise NoHome from None
+
+
+def _folder(text: str) -> Path:
+    """A path whose ``~`` no shell has expanded, as in a container's or a unit's environment file."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ValueError(text) from None
 
 
 _MESHES = ", ".join(MESH_GRIDS)
@@ -188,7 +204,7 @@ HF_MODEL = _text(
 )
 CACHE_DIR: Variable[Path] = Variable(
     name="TT_VLLM_CACHE",
-    parse=Path,
+    parse=_folder,
     default=_default_cache,
     expected="a folder",
     otherwise="$XDG_CACHE_HOME/vllm-tt or ~/.cache/vllm-tt",

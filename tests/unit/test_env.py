@@ -42,6 +42,7 @@ READS = [
     (env.METAL_HOME, None, None),
     (env.CACHE_DIR, None, HOME / ".cache" / "vllm-tt"),
     (env.CACHE_DIR, "/scratch/tt", pathlib.Path("/scratch/tt")),
+    (env.CACHE_DIR, "~/tt", HOME / "tt"),
 ]
 
 REFUSALS = [
@@ -117,3 +118,14 @@ def test_the_table_lists_every_variable_once():
     names = [variable.name for variable in env.VARIABLES]
     assert sorted(names) == sorted(declared)
     assert all(variable.help.endswith(".") for variable in env.VARIABLES)
+
+
+def test_a_process_without_a_home_is_told_to_name_a_cache(monkeypatch):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(pathlib.Path, "home", no_home)
+    with pytest.raises(env.NoHome) as error:
+        env.CACHE_DIR.get({})
+    assert str(error.value) == ("There is no home folder to keep the cache in. Set TT_VLLM_CACHE to a folder, or HOME.")
+    assert env.CACHE_DIR.get({"TT_VLLM_CACHE": "/scratch/tt"}) == pathlib.Path("/scratch/tt")

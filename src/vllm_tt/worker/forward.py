@@ -12,15 +12,32 @@ from vllm_tt.log import get_logger
 if TYPE_CHECKING:
     from vllm_tt.batch.step_input import DecodeInput, PrefillInput
 
-__all__ = ["Forward", "UnexpectedOutput"]
+__all__ = ["Forward", "IncompleteAdapter", "UnexpectedOutput", "complete"]
 
 log = get_logger(__name__)
+
+
+class IncompleteAdapter(TTError):
+    """{owner}.initialize_vllm_model() returned {found} that cannot be served: it has no {missing}."""
 
 
 class UnexpectedOutput(TTError):
     """{owner}.{method}() must return host logits of {rows} rows, [{rows}, 1, vocabulary] or
     [{rows}, tokens, vocabulary]; got {found}.
     """
+
+
+def complete(adapter: Any, owner: type, *, warm_up: bool) -> Any:
+    """``adapter`` when it has every method that is always called; ``owner`` is the class that made it."""
+    caches = ("allocate_kv_cache", "allocate_kv_cache_per_layer")
+    needed = ["prefill_forward", "decode_forward", *(["warmup_model_prefill", "warmup_model_decode"] * warm_up)]
+    missing = [f"{name}()" for name in needed if not callable(getattr(adapter, name, None))]
+    if not any(callable(getattr(adapter, name, None)) for name in caches):
+        missing.append("allocate_kv_cache()")
+    if missing:
+        found = "None" if adapter is None else f"an object of {type(adapter).__name__}"
+        raise IncompleteAdapter(owner=owner.__name__, found=found, missing=" and no ".join(missing))
+    return adapter
 
 
 class Forward:
@@ -34,37 +51,40 @@ class Forward:
 
     def prefill(self, inputs: PrefillInput) -> torch.Tensor:
         """Logits [n, V] of each row's last token."""
-        out = self._adapter.prefill_forward(
-            tokens=inputs.tokens,
-            page_table=inputs.page_table,
-            kv_cache=self._kv_cache,
-            enable_trace=self._trace_prefill,
-            prompt_lens=inputs.prompt_lens,
-            start_pos=inputs.start_pos,
-            empty_slots=inputs.empty_slots,
-        )
+        with torch.no_grad():
+            out = self._adapter.prefill_forward(
+                tokens=inputs.tokens,
+                page_table=inputs.page_table,
+                kv_cache=self._kv_cache,
+                enable_trace=self._trace_prefill,
+                prompt_lens=inputs.prompt_lens,
+                start_pos=inputs.start_pos,
+                empty_slots=inputs.empty_slots,
+            )
         return self._last_logits(out, "prefill_forward", len(inputs.empty_slots))
 
     def decode(self, inputs: DecodeInput) -> torch.Tensor:
         """Logits [B, V], indexed by slot; rows of idle slots have no meaning."""
-        out = self._adapter.decode_forward(
-            tokens=inputs.tokens,
-            page_table=inputs.page_table,
-            kv_cache=self._kv_cache,
-            start_pos=inputs.start_pos,
-            enable_trace=self._trace_decode,
-            read_from_device=True,
-            **self._reload_commands(),
-        )
+        with torch.no_grad():
+            out = self._adapter.decode_forward(
+                tokens=inputs.tokens,
+                page_table=inputs.page_table,
+                kv_cache=self._kv_cache,
+                start_pos=inputs.start_pos,
+                enable_trace=self._trace_decode,
+                read_from_device=True,
+                **self._reload_commands(),
+            )
         if not isinstance(out, torch.Tensor) and hasattr(self._adapter, "process_decode_output_host"):
             out = self._adapter.process_decode_output_host(out, is_tokens=False)
         return self._last_logits(out, "decode_forward", len(inputs.start_pos))
 
     def warm_up(self, *, rows: int, max_model_len: int, pages_per_row: int) -> None:
         """Compile everything untraced, then capture the traces that are on."""
-        self._warm_up_once(False, False, rows, max_model_len, pages_per_row)
-        if self._trace_prefill or self._trace_decode:
-            self._warm_up_once(self._trace_prefill, self._trace_decode, rows, max_model_len, pages_per_row)
+        with torch.no_grad():
+            self._warm_up_once(False, False, rows, max_model_len, pages_per_row)
+            if self._trace_prefill or self._trace_decode:
+                self._warm_up_once(self._trace_prefill, self._trace_decode, rows, max_model_len, pages_per_row)
 
     def _warm_up_once(
         self, trace_prefill: bool, trace_decode: bool, rows: int, max_model_len: int, pages_per_row: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,26 @@ if TYPE_CHECKING:
 
     from vllm_tt.config import LaneShape
 
-__all__ = ["ContextTooLong", "KVPlan", "ManyKVGroups", "WrongTokenCount", "allocate", "kv_cache_dtype", "layer_specs"]
+__all__ = [
+    "ContextTooLong",
+    "KVPlan",
+    "ManyKVGroups",
+    "NoPages",
+    "WrongSpecs",
+    "WrongTokenCount",
+    "allocate",
+    "kv_cache_dtype",
+    "layer_specs",
+]
 
 log = get_logger(__name__)
 
 DEFAULT_MAX_TOKENS = 131_072
 """Tokens of all users of a model that does not say (tt-metal's convention)."""
+
+
+MOST_TOKENS = 2**28
+"""More is a mistake, such as a number of bytes; the scheduler's own records of so many pages would fill the host."""
 
 
 class ContextTooLong(ConfigError):
@@ -30,7 +45,17 @@ class ContextTooLong(ConfigError):
 
 
 class WrongTokenCount(ConfigError):
-    """{owner}.get_max_tokens_all_users() must return a positive number of tokens, got {found!r}."""
+    """{owner}.get_max_tokens_all_users() must return a number of tokens from 1 to {most}, got {found}."""
+
+
+class WrongSpecs(ConfigError):
+    """{owner}.get_kv_cache_spec() must return a dict of vLLM's KV cache specs by layer name, or None for full
+    attention in every layer; got {found}.
+    """
+
+
+class NoPages(ConfigError):
+    """--num-gpu-blocks-override {pages} leaves no page for requests: one is the null page. Use at least 2."""
 
 
 class ManyKVGroups(ConfigError):
@@ -56,7 +81,10 @@ class KVPlan:
         The operator's --num-gpu-blocks-override wins over what the class says.
         """
         block_size = vllm_config.cache_config.block_size
-        if override := vllm_config.cache_config.num_gpu_blocks_override:
+        override = vllm_config.cache_config.num_gpu_blocks_override
+        if override is not None:
+            if override < 2:
+                raise NoPages(pages=override)
             return cls(pages=override, block_size=block_size, max_tokens=(override - 1) * block_size)
         tokens = _max_tokens(adapter, vllm_config, shape, chips)
         # A page a row of headroom: rows end inside a page. It also covers the null page.
@@ -82,11 +110,13 @@ class KVPlan:
 
 def layer_specs(adapter: type, vllm_config: VllmConfig) -> dict[str, KVCacheSpec]:
     """What each attention layer caches: the class's own answer, else full attention in every layer."""
-    from vllm.v1.kv_cache_interface import FullAttentionSpec
+    from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheSpec
 
     declared = getattr(adapter, "get_kv_cache_spec", None)
     if declared is not None and (specs := declared(vllm_config)) is not None:
-        return dict(specs)
+        if not isinstance(specs, dict) or not specs or not all(isinstance(s, KVCacheSpec) for s in specs.values()):
+            raise WrongSpecs(owner=adapter.__name__, found=repr(specs))
+        return specs
     model, parallel = vllm_config.model_config, vllm_config.parallel_config
     spec = FullAttentionSpec(
         block_size=vllm_config.cache_config.block_size,
@@ -130,6 +160,7 @@ def _max_tokens(adapter: type, vllm_config: VllmConfig, shape: LaneShape, chips:
         max_model_len=model.max_model_len,
         max_num_seqs=shape.per_lane,
     )
-    if type(tokens) is not int or tokens <= 0:
-        raise WrongTokenCount(owner=adapter.__name__, found=tokens)
-    return tokens
+    # numpy's integers count, a bool does not
+    if isinstance(tokens, bool) or not hasattr(tokens, "__index__") or not 0 < tokens <= MOST_TOKENS:
+        raise WrongTokenCount(owner=adapter.__name__, most=MOST_TOKENS, found=repr(tokens))
+    return operator.index(tokens)

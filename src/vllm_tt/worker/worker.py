@@ -15,7 +15,7 @@ from vllm_tt.platform.ending import engine_record
 from vllm_tt.platform.lanes import lane_shape
 from vllm_tt.sampling.host import HostSampler
 from vllm_tt.worker.device import OpenMesh, open_mesh
-from vllm_tt.worker.forward import Forward
+from vllm_tt.worker.forward import Forward, complete
 from vllm_tt.worker.kv_cache import KVPlan, allocate, layer_specs
 from vllm_tt.worker.model_runner import ModelRunner
 
@@ -137,7 +137,7 @@ class TTWorker(WorkerBase):
         self._kv_plan = KVPlan.make(adapter_class, self.vllm_config, self._shape, mesh.grid.chips)
         self._kv_plan.fit_context(self.vllm_config)
         log.info("Loading %s (%s) for %s", entry.arch, entry.main_class, self.model_config.model)
-        self._adapter = adapter_class.initialize_vllm_model(
+        adapter = adapter_class.initialize_vllm_model(
             self.model_config.hf_config,
             mesh.device,
             self._shape.rows,
@@ -145,6 +145,7 @@ class TTWorker(WorkerBase):
             tt_data_parallel=self._shape.lanes,
             optimizations=self._config.optimizations,
         )
+        self._adapter = complete(adapter, adapter_class, warm_up=self._config.enable_model_warmup)
 
     def _initialize(self, kv_cache_config: KVCacheConfig) -> None:
         mesh = _set(self._mesh)

@@ -5,7 +5,7 @@ from steps import decode, new_request, prefill
 
 from vllm_tt.batch.build import build_decode, build_prefill
 from vllm_tt.batch.rows import Rows
-from vllm_tt.worker.forward import Forward, UnexpectedOutput
+from vllm_tt.worker.forward import Forward, IncompleteAdapter, UnexpectedOutput, complete
 
 
 @pytest.fixture
@@ -93,4 +93,56 @@ def test_output_of_another_form_names_the_method_and_the_form(inputs, out, found
     assert str(error.value) == (
         "Odd.prefill_forward() must return host logits of 2 rows, [2, 1, vocabulary] or [2, tokens, vocabulary]; "
         f"got {found}."
+    )
+
+
+def test_an_adapter_need_not_switch_gradients_off(inputs):
+    weight = torch.nn.Parameter(torch.ones(32))
+
+    class Trained(FakeAdapter):
+        def _logits(self, rows):
+            return super()._logits(rows) * weight
+
+        def warmup_model_decode(self, **kwargs):
+            assert not torch.is_grad_enabled()
+
+    forward = Forward(Trained(), "kv cache", "none")
+    assert not forward.prefill(inputs[0]).requires_grad
+    assert not forward.decode(inputs[1]).requires_grad
+    forward.warm_up(rows=4, max_model_len=128, pages_per_row=2)
+
+
+class Bare:
+    """Nothing but what serving itself calls."""
+
+    def prefill_forward(self): ...
+
+    def decode_forward(self): ...
+
+    def allocate_kv_cache_per_layer(self): ...
+
+
+@pytest.mark.parametrize(
+    ("adapter", "found", "missing"),
+    [
+        (None, "None", "prefill_forward() and no decode_forward() and no allocate_kv_cache()"),
+        (object(), "an object of object", "prefill_forward() and no decode_forward() and no allocate_kv_cache()"),
+    ],
+)
+def test_an_adapter_that_lacks_what_every_server_calls_is_refused_before_it_serves(adapter, found, missing):
+    with pytest.raises(IncompleteAdapter) as error:
+        complete(adapter, Bare, warm_up=False)
+    assert str(error.value) == (
+        f"Bare.initialize_vllm_model() returned {found} that cannot be served: it has no {missing}."
+    )
+
+
+def test_warm_up_is_needed_unless_it_is_off():
+    bare = Bare()
+    assert complete(bare, Bare, warm_up=False) is bare
+    with pytest.raises(IncompleteAdapter) as error:
+        complete(bare, Bare, warm_up=True)
+    assert str(error.value) == (
+        "Bare.initialize_vllm_model() returned an object of Bare that cannot be served: it has no "
+        "warmup_model_prefill() and no warmup_model_decode()."
     )
