@@ -12,6 +12,7 @@ import re
 import threading
 from contextlib import contextmanager
 from multiprocessing.util import Finalize
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vllm_tt import emulation
@@ -106,6 +107,9 @@ def open_mesh(config: TTConfig, *, tracing: bool, group: MeshGrid | None = None)
 
 def load_ttnn() -> Any:
     """The imported library, safe to use on an emulated machine; raises TtnnMissing or TtnnBroken."""
+    if "HOME" not in os.environ:
+        # the library reads it as it loads, without looking whether it is set: a segmentation fault
+        os.environ["HOME"] = _home()
     try:
         import ttnn
     except ModuleNotFoundError as error:
@@ -116,6 +120,13 @@ def load_ttnn() -> Any:
         raise TtnnBroken(cause=f"{type(error).__name__}: {error}") from error
     emulation.install_stand_ins(ttnn)
     return ttnn
+
+
+def _home() -> str:
+    try:
+        return str(Path.home())
+    except RuntimeError:  # a user without an entry; containers say the same
+        return "/"
 
 
 def machine_of(ttnn: Any) -> Machine:

@@ -1,5 +1,6 @@
 """Meshes opened and closed by the worker's code, on the real ttnn and emulated machines."""
 
+import subprocess
 import sys
 
 import pytest
@@ -381,6 +382,12 @@ print("child", process.exitcode, file=sys.stderr)
 mesh = open_mesh(TTConfig(), tracing=True)
 raise ValueError("the engine is dead")
 """
+
+
+def test_a_process_without_a_home_loads_ttnn(sandbox):
+    code = "from vllm_tt import emulation; emulation.prepare(); from vllm_tt.worker import device; device.load_ttnn()"
+    environ = {name: value for name, value in sandbox.environ(TT_EMULATE="N300").items() if name != "HOME"}
+    subprocess.run([sys.executable, "-c", code], env=environ, cwd=sandbox.cwd, check=True)
 
 
 def test_every_end_of_a_process_closes_the_mesh(sandbox):
