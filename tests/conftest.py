@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 # Before anything imports vLLM, which resolves the platform as it is imported.
 os.environ.setdefault("TT_EMULATE", "N300")
 os.environ["EXTRA_MODELS_DIR"] = str(Path(__file__).parent / "bundles_for_serving")
@@ -12,3 +14,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["VLLM_NO_USAGE_STATS"] = "1"
 os.environ["VLLM_LOGGING_LEVEL"] = "WARNING"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Keep a file's tests in one process, for its fixtures, and all servers in one, for the machine."""
+    for item in items:
+        group = "server" if item.get_closest_marker("server") else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
