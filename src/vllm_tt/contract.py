@@ -114,6 +114,9 @@ class Adapter(Protocol):
     ) -> Any:
         """Compute rows ``tokens[i, start_pos[i]:prompt_lens[i]]``; returns logits [n, 1, V] or [n, S, V].
 
+        With prefix caching a row may read pages that an earlier row of the same call writes: compute the
+        rows in order, or write a layer's keys and values of all rows before any row attends to them.
+
         tokens: torch int32 [n, longest prompt], each row from the prompt's first token, zero padded;
         page_table: torch int32 [n, W] in row order; prompt_lens, start_pos: numpy int64 [n];
         empty_slots: the device slot of each row.

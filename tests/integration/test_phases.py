@@ -135,3 +135,17 @@ def test_a_request_that_waits_for_its_grammar_holds_nobody_up(checkpoint):
         running.run()
         assert running.tokens["decoder"] == expected_tokens([20, 21], 12)
         assert running.tokens["structured"] in ([40, 50, EOS], [41, 50, EOS])
+
+
+def test_a_row_comes_after_the_row_whose_pages_it_shares(checkpoint):
+    """A page counts as cached once a step that fills it is scheduled: a hit may be on a row of the same step."""
+    with engine(checkpoint, long_prefill_token_threshold=20, **OPTIONS) as running:
+        running.add("first", long_prompt(60), max_tokens=2)
+        running.step()
+        running.add("second", long_prompt(32) + [450, 451], max_tokens=2)
+        running.step()
+        assert running.plans[1].req_ids == ("first", "second")
+        assert running.plans[1].starts.tolist() == [20, 32]
+        running.run()
+        assert running.tokens["first"] == expected_tokens(long_prompt(60), 2)
+        assert running.tokens["second"] == expected_tokens([*long_prompt(32), 450, 451], 2)

@@ -106,14 +106,19 @@ class TTScheduler(AsyncScheduler):
             self.running = self.running + chunks
 
     def _plan(self, phase: Phase, output: SchedulerOutput, released: tuple[int, ...]) -> StepPlan:
-        scheduled = output.num_scheduled_tokens
+        """The step's rows in the order vLLM scheduled them.
+
+        A row with a prefix-cache hit may share pages that a row of this same step computes; that row
+        was scheduled before it.
+        """
         cached = output.scheduled_cached_reqs
-        starts = [(new.req_id, new.num_computed_tokens) for new in output.scheduled_new_reqs]
-        starts += zip(cached.req_ids, cached.num_computed_tokens, strict=True)
+        starts = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
+        starts.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
         rows = []
-        for req_id, start in starts:
+        for req_id, count in output.num_scheduled_tokens.items():
             slot = self._slots[req_id] if req_id in self._slots else self._slots.take(req_id)
-            rows.append((req_id, slot, start, start + scheduled[req_id], self.requests[req_id].is_prefill_chunk))
+            start = starts[req_id]
+            rows.append((req_id, slot, start, start + count, self.requests[req_id].is_prefill_chunk))
         plan = StepPlan.build(phase, rows, released)
         if phase is Phase.DECODE and (plan.intermediate.any() or (plan.ends - plan.starts != 1).any()):
             raise MixedStep(phase=phase.value, requests=", ".join(plan.req_ids))
