@@ -142,7 +142,7 @@ def test_a_row_comes_after_the_row_whose_pages_it_shares(checkpoint):
     with engine(checkpoint, long_prefill_token_threshold=20, **OPTIONS) as running:
         running.add("first", long_prompt(60), max_tokens=2)
         running.step()
-        running.add("second", long_prompt(32) + [450, 451], max_tokens=2)
+        running.add("second", [*long_prompt(32), 450, 451], max_tokens=2)
         running.step()
         assert running.plans[1].req_ids == ("first", "second")
         assert running.plans[1].starts.tolist() == [20, 32]
