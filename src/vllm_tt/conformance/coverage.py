@@ -38,18 +38,20 @@ class Step:
         size = rig.sizes.page_size
         each = -(-self.end // size)
         pages = [list(range(1 + i * each, 1 + (i + 1) * each)) for i in range(self.rows)]
-        tokens = [1] * self.end
         if self.start is None:
+            self._compute(rig, pages, 0, self.end - 1)
             rows = [Token(slot=i, token=1, position=self.end - 1, pages=pages[i]) for i in range(self.rows)]
             rig.decode(rows, sampled=self.sampled)
             return
-        if self.start:  # what comes before must have been computed
-            first = [Chunk(slot=i, tokens=tokens, start=0, end=self.start, pages=pages[i]) for i in range(self.rows)]
-            rig.prefill(first)
-        chunks = [
-            Chunk(slot=i, tokens=tokens, start=self.start, end=self.end, pages=pages[i]) for i in range(self.rows)
-        ]
-        rig.prefill(chunks, sampled=self.sampled)
+        if self.start:
+            self._compute(rig, pages, 0, self.start)
+        self._compute(rig, pages, self.start, self.end, sampled=self.sampled)
+
+    def _compute(self, rig: Rig, pages: list[list[int]], start: int, end: int, *, sampled: bool = False) -> None:
+        """Prefill the rows; what comes before a later step must have been computed too."""
+        if end > start:
+            chunks = [Chunk(slot=i, tokens=[1] * end, start=start, end=end, pages=own) for i, own in enumerate(pages)]
+            rig.prefill(chunks, sampled=sampled)
 
 
 def emitted(rig: Rig) -> Iterator[Step]:
@@ -65,6 +67,7 @@ def emitted(rig: Rig) -> Iterator[Step]:
         for rows in sorted({min(2, sizes.slots), sizes.slots}):
             if rows * 2 < sizes.pages:
                 yield Step(rows=rows, start=0, end=sizes.page_size + 1, sampled=sampled)
+        yield Step(rows=1, end=sizes.page_size + 1, sampled=sampled)
 
 
 def programs(device: Any) -> int:

@@ -1,6 +1,11 @@
 """Checks in processes of their own, on emulated meshes."""
 
+import os
 import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -142,3 +147,20 @@ def test_a_mesh_that_cannot_be_opened_is_not_the_adapters_fault(tiny, skeleton, 
     monkeypatch.setenv("MESH_DEVICE", "(3,5)")
     with pytest.raises((CannotCheck, CheckMisused), match="MESH_DEVICE"):
         check(Request(folder=skeleton(), model=str(tiny), **DRY | {"mesh": None}))
+
+
+def test_an_interrupted_check_leaves_nothing(tiny, tmp_path):
+    write(tmp_path / "b", files(NewBundle(template="host", arch="LlamaForCausalLM", name="b")))
+    places = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-c", "from vllm_tt.cli import main; main()", "check", str(tmp_path / "b")]
+    process = subprocess.Popen(
+        [*command, "--model", str(tiny)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=places
+    )
+    assert process.stdout.readline().startswith("PASS  load ")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 1
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "tt-bundle: error: interrupted\n")
+    assert not Path(f"/proc/{children[0]}").exists()
+    assert not list(tmp_path.glob("tt-check-*"))
