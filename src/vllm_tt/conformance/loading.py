@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from vllm_tt.bundle.locate import locate
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vllm_tt.conformance.request import Request
     from vllm_tt.contract import Capabilities
 
-__all__ = ["CheckpointNotRead", "Subject", "UnknownDtype", "load_subject"]
+__all__ = ["CheckpointNotRead", "Subject", "UnknownDtype", "load_subject", "read_config"]
 
 _ROWS_IN_CASES = 4
 
@@ -72,6 +72,8 @@ def load_subject(request: Request, config: Any, chips: int) -> Subject:
     entry = Entry.of_bundle(bundle.metadata.arch, bundle)
     adapter_class = entry.load()
     text = config.get_text_config()
+    longest = getattr(text, "max_position_embeddings", None) or request.max_model_len
+    request = replace(request, max_model_len=min(request.max_model_len, longest))
     return Subject(
         adapter_class=adapter_class,
         capabilities=entry.capabilities(),
