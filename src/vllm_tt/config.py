@@ -27,10 +27,14 @@ __all__ = [
     "OptionValue",
     "TTConfig",
     "UnknownOption",
+    "WrongKey",
 ]
 
 ADDITIONAL_CONFIG_KEY = "tt"
 """The key of vLLM's ``additional_config`` that holds the options."""
+
+_MEANT_FOR_US = ("tt", "tt_config", "override_tt_config", "plugin_config")
+"""Other spellings, in lower case, of the key and of the command-line options that came before it."""
 
 
 class NotAMapping(ConfigError):
@@ -46,6 +50,12 @@ class UnknownOption(ConfigError):
 class MisplacedOption(ConfigError):
     """additional_config[{name!r}] is an option of "tt": write --additional-config '{{"tt": {{"{name}": ...}}}}'
     or --additional-config.tt.{name} ...
+    """
+
+
+class WrongKey(ConfigError):
+    """additional_config[{name!r}] is read by nobody: the options belong under the key "tt". Write
+    --additional-config '{{"tt": {{"trace_mode": "none"}}}}' or --additional-config.tt.trace_mode none.
     """
 
 
@@ -170,6 +180,8 @@ class TTConfig:
         for name in additional:
             if name in options:
                 raise MisplacedOption(name=name)
+            if name != ADDITIONAL_CONFIG_KEY and str(name).lower().replace("-", "_") in _MEANT_FOR_US:
+                raise WrongKey(name=name)
         given = additional.get(ADDITIONAL_CONFIG_KEY, {})
         if not isinstance(given, Mapping):
             raise NotAMapping(where='additional_config["tt"]', found=_describe(given))

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from vllm_tt.config import LaneShape, MisplacedOption, NotAMapping, OptionValue, TTConfig, UnknownOption
+from vllm_tt.config import LaneShape, MisplacedOption, NotAMapping, OptionValue, TTConfig, UnknownOption, WrongKey
 
 OPTIONS = (
     "sample_on_device_mode, always_compat_sampling, trace_mode, enable_model_warmup, trace_region_size, "
@@ -177,6 +177,16 @@ def test_refuses_an_option_outside_tt():
     assert str(caught.value) == (
         "additional_config['trace_mode'] is an option of \"tt\": "
         'write --additional-config \'{"tt": {"trace_mode": ...}}\' or --additional-config.tt.trace_mode ...'
+    )
+
+
+@pytest.mark.parametrize("name", ["TT", "Tt", "tt_config", "tt-config", "override_tt_config", "plugin_config"])
+def test_refuses_another_spelling_of_the_key(name):
+    with pytest.raises(WrongKey) as caught:
+        TTConfig.from_additional_config({name: {"trace_mode": "none"}})
+    assert str(caught.value) == (
+        f"additional_config['{name}'] is read by nobody: the options belong under the key \"tt\". Write "
+        '--additional-config \'{"tt": {"trace_mode": "none"}}\' or --additional-config.tt.trace_mode none.'
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "REFUSALS",
+    "CacheFormat",
     "DataParallel",
     "EncoderDecoder",
     "Half",
@@ -100,6 +101,12 @@ class Half(ConfigError):
     """
 
 
+class CacheFormat(ConfigError):
+    """--kv-cache-dtype {asked} is not available: the adapter allocates the cache and chooses a device's formats itself.
+    Use --kv-cache-dtype auto or bfloat16.
+    """
+
+
 class PromptLogprobs(ConfigError):
     """prompt_logprobs={count} is not available: prefill returns the logits of the last prompt token alone. Leave it
     out (in the completions API, do not ask for echo together with logprobs); logprobs of generated tokens are
@@ -178,6 +185,11 @@ def refuse_half(config: VllmConfig) -> None:
         raise Half
 
 
+def refuse_cache_formats(config: VllmConfig) -> None:
+    if (asked := config.cache_config.cache_dtype) not in ("auto", "bfloat16"):
+        raise CacheFormat(asked=asked)
+
+
 REFUSALS: tuple[Callable[[VllmConfig], None], ...] = (
     refuse_v2_runner,
     refuse_parallel_sizes,
@@ -189,6 +201,7 @@ REFUSALS: tuple[Callable[[VllmConfig], None], ...] = (
     refuse_prompt_embeds,
     refuse_kv_transfer,
     refuse_half,
+    refuse_cache_formats,
 )
 """In the order of the checks: what rules out the most comes first."""
 

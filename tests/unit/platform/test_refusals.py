@@ -100,6 +100,13 @@ CASES = {
         {"ec_transfer_config": lambda: connector("ECTransferConfig")},
         "--ec-transfer-config is not available: the KV cache stays on the mesh. Leave it out.",
     ),
+    "KV cache in fp8": (
+        {"cache": {"cache_dtype": "fp8"}},
+        (
+            "--kv-cache-dtype fp8 is not available: the adapter allocates the cache and chooses a device's formats "
+            "itself. Use --kv-cache-dtype auto or bfloat16."
+        ),
+    ),
     "half": (
         {"model": {"dtype": "float16"}},
         (
