@@ -6,7 +6,6 @@ this module costs nothing but the standard library.
 
 from __future__ import annotations
 
-import atexit
 import importlib.util
 import os
 import sys
@@ -28,9 +27,6 @@ def platform_plugin() -> str | None:
     Runs twice in each process and never imports ``ttnn``: a library that is found but does not load
     is reported by the worker, the first to need it.
     """
-    # Registered this early, it is the last thing to run when the process ends.
-    atexit.unregister(_last_words)
-    atexit.register(_last_words)
     log = _log()
     try:
         where = _find_ttnn()
@@ -72,12 +68,6 @@ def register() -> None:
             log.warning_once("%s", inactive)
     except Exception:
         log.exception("no Tenstorrent model could be registered; a model that needs one will not be found")
-
-
-def _last_words() -> None:
-    """Only a process that has configured a server has the module loaded."""
-    if ending := sys.modules.get("vllm_tt.platform.ending"):
-        ending.last_words()
 
 
 def _log() -> _VllmLogger:

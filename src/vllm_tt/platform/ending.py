@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 from dataclasses import dataclass
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,10 @@ CLOSE_SECONDS = 30
 
 EXIT_FAILED = 1
 """The exit code of a server whose engine failed or died."""
+
+_AFTER_THE_CHILDREN = -1
+"""Finalizers below zero run when multiprocessing has joined its processes. An exit handler would come before those
+of a client that is still there when a script ends, and find the engine alive."""
 
 _watched: list[MeshRecord] = []
 
@@ -85,7 +90,9 @@ def allow_closing(config: VllmConfig) -> None:
 
 
 def watch(record: MeshRecord) -> None:
-    """Have `last_words` speak of ``record``."""
+    """Have `last_words` speak of ``record`` when this process ends."""
+    if not _watched:
+        Finalize(None, last_words, exitpriority=_AFTER_THE_CHILDREN)
     if record not in _watched:
         record.take()
         _watched.append(record)

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 PROGRAM = """
-import atexit, logging, os, sys
+import logging, os, sys
 from vllm_tt.platform import ending
 logging.basicConfig(format="%(levelname)s %(message)s", level="INFO", stream=sys.stdout)
-atexit.register(ending.last_words)
 record = ending.MeshRecord(os.getpid())
 ending.watch(record)
 if os.fork() == 0:  # the engine
@@ -51,6 +50,32 @@ def records(tmp_path):
 def test_a_mesh_that_was_closed_is_the_last_line_of_a_clean_exit(end, tmp_path):
     assert end("record.opened(); record.closed(None)") == (0, [CLOSED])
     assert records(tmp_path) == []
+
+
+STOPPED_AT_EXIT = """
+import multiprocessing, signal, weakref
+class Client:
+    pass
+def engine(ready):
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    record.opened()
+    ready.set()
+    try:
+        signal.pause()
+    finally:
+        record.closed(None)
+fork = multiprocessing.get_context("fork")
+ready = fork.Event()
+child = fork.Process(target=engine, args=(ready,))
+child.start()
+client = Client()
+weakref.finalize(client, lambda: (child.terminate(), child.join()))
+ready.wait()
+"""
+
+
+def test_an_engine_that_ends_with_its_client_at_the_end_of_a_script_is_waited_for(end):
+    assert end("", STOPPED_AT_EXIT) == (0, [CLOSED])
 
 
 def test_a_request_to_stop_is_no_failure(end):
