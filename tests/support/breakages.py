@@ -65,6 +65,25 @@ class AnswersInTheOrderOfRows:
         return torch.cat([out[live], out[~live]])
 
 
+class PrefillsTheLastRowFirst:
+    """A row then reads pages that an earlier row of the same call has yet to write."""
+
+    def prefill_forward(self, *, tokens, page_table, prompt_lens, start_pos, empty_slots, **kwargs):
+        out = []
+        for row in reversed(range(len(empty_slots))):
+            one = slice(row, row + 1)
+            logits = super().prefill_forward(
+                tokens=tokens[one],
+                page_table=page_table[one],
+                prompt_lens=prompt_lens[one],
+                start_pos=start_pos[one],
+                empty_slots=empty_slots[one],
+                **kwargs,
+            )
+            out.insert(0, logits[:, -1:])
+        return torch.cat(out)
+
+
 class TakesPagesToFollowOneAnother:
     def decode_forward(self, *, page_table, start_pos, **kwargs):
         straight = page_table[:, :1] + torch.arange(page_table.shape[1], dtype=torch.int32)
@@ -138,6 +157,7 @@ class GivesNotANumber:
 BREAKAGES = {
     DecodesOnePositionEarly: ("prefill-decode", "1 token in slot 0, 1 decode step"),
     ChunksForgetWhatWasBefore: ("chunks", None),
+    PrefillsTheLastRowFirst: ("prefix-caching", None),
     AnswersInTheOrderOfRows: ("row-alone", "1 token in slot 2, 1 decode step"),
     TakesPagesToFollowOneAnother: ("row-alone", None),
     PrefillsTheNextPageToo: ("foreign-pages", "9 tokens in slot 0 and 1 token in slot 1"),

@@ -70,7 +70,20 @@ def _prefix_is_reused(bench: Bench, case: Case) -> str | None:
     found = list(bench.rig.prefill([second.chunk(start=shared * size)]))
     found += [bench.rig.decode([second.token(step)])[second.slot] for step in range(case.steps)]
     expected = bench.alone(second.tokens, second.length, case.steps)
-    return _first(bench, f"with {shared} cached pages and without", found, expected)
+    if fault := _first(bench, f"with {shared} cached pages and without", found, expected):
+        return fault
+    return _prefix_of_the_same_call(bench, first, second, shared * size)
+
+
+def _prefix_of_the_same_call(bench: Bench, first: Played, second: Played, start: int) -> str | None:
+    """The first row fills the pages in the very call in which the second reads them."""
+    before = Played(first.slot, [token - 1 for token in first.tokens], first.length, first.pages)
+    bench.prefill([before])
+    found = bench.rig.prefill([first.chunk(), second.chunk(start=start)])[1]
+    (expected,) = bench.alone(second.tokens, second.length, 0)
+    return bench.compare(
+        f"after {start} tokens that an earlier row of the same call fills, and at once", found, expected
+    )
 
 
 def _others_pages_stay(bench: Bench, case: Case) -> str | None:

@@ -3,10 +3,19 @@
 import contextlib
 import json
 import os
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 LLAMA = {"arch": "LlamaForCausalLM", "main_class": "adapter:Model"}
+
+
+@pytest.fixture(autouse=True)
+def no_loaded_bundle(monkeypatch):
+    """A bundle that was loaded in this process has its folder on the path: here it would shadow others."""
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not Path(entry, "vllm_metadata.json").exists()])
 
 
 @pytest.fixture
@@ -31,8 +40,9 @@ def unprivileged(tmp_path):
         if os.geteuid() != 0:
             yield
             return
-        for folder in (tmp_path, *tmp_path.parents[:2]):
-            folder.chmod(0o755)
+        for folder in (tmp_path, *tmp_path.parents):
+            if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
+                folder.chmod(0o755)
         os.seteuid(65534)
         try:
             yield
