@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from vllm_tt.errors import TTError
@@ -78,5 +79,12 @@ def _generator(seed: int | None) -> torch.Generator | None:
     import torch
 
     generator = torch.Generator(device="cpu")
-    generator.manual_seed(seed)
+    generator.manual_seed(_in_32_bits(seed))
     return generator
+
+
+def _in_32_bits(seed: int) -> int:
+    """A generator of torch looks at no more: of wider and of negative seeds, every bit is to count."""
+    if 0 <= seed < 2**32:
+        return seed
+    return int.from_bytes(blake2b(str(seed).encode(), digest_size=4).digest(), "little")

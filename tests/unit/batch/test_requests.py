@@ -13,11 +13,20 @@ def test_tokens_run_from_the_prompt_into_the_output():
     assert state.num_tokens == 5
 
 
-@pytest.mark.parametrize("seed", [0, 5, 2**32 + 5, -2, 2**63 - 1])
+@pytest.mark.parametrize("seed", [0, 5, 2**32 - 1])
 def test_a_seed_makes_its_own_random_state(seed):
-    state = RequestState.new(new_request("a", [1], [7], params=SamplingParams(seed=seed)))
-    same = torch.Generator().manual_seed(seed)
-    assert torch.equal(torch.rand(3, generator=state.generator), torch.rand(3, generator=same))
+    assert _draw(seed) == torch.rand(4, generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def test_seeds_that_share_their_low_bits_draw_apart():
+    seeds = [5, 2**32 + 5, 2**33 + 5, -5, 5 - 2**32, 2**63 - 1, -(2**63), 0]
+    draws = {tuple(_draw(seed)) for seed in seeds}
+    assert len(draws) == len(seeds)
+
+
+def _draw(seed):
+    state = RequestState.new(new_request("a", [1], [1], params=SamplingParams(seed=seed)))
+    return torch.rand(4, generator=state.generator).tolist()
 
 
 def test_without_a_seed_there_is_no_generator():
