@@ -3,6 +3,7 @@
 import http.client
 import json
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,15 @@ class Client:
         return {name.split("{")[0]: float(value) for name, value in values}
 
 
-def processes_of(group):
+def processes_of(group, seconds=10):
+    """Process ids that stay in a process group; multiprocessing's tracker takes a moment to see that it is alone."""
+    deadline = time.monotonic() + seconds
+    while (found := processes_now(group)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def processes_now(group):
     """Process ids in a process group, zombies left out."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
