@@ -35,6 +35,7 @@ def build_metadata(
     params = [state.sampling_params for state in states]
     greedy = [p.sampling_type == SamplingType.GREEDY for p in params]
     penalties = _penalties(params)
+    no_penalties = not any(column.any() for column in penalties)
     for p in params:
         _forget_impossible(p, vocab_size)
     added = _added(states)
@@ -51,8 +52,8 @@ def build_metadata(
         generators={i: s.generator for i, s in enumerate(states) if s.generator is not None},
         max_num_logprobs=_max_num_logprobs(params, vocab_size),
         logprob_token_ids=_by_row(params, lambda p: getattr(p, "logprob_token_ids", None)) or None,
-        no_penalties=not any(column.any() for column in penalties),
-        prompt_token_ids=_prompts(states, vocab_size) if any(column.any() for column in penalties) else None,
+        no_penalties=no_penalties,
+        prompt_token_ids=None if no_penalties else _prompts(states, vocab_size),
         frequency_penalties=penalties[0],
         presence_penalties=penalties[1],
         # The sampler wants 1 for "no penalty"; above, columns are zero when nothing is asked.
@@ -131,7 +132,8 @@ def _forget_impossible(params: SamplingParams, vocab_size: int) -> None:
 
     Not all of it is refused when a request comes in, and a lookup that fails ends the engine.
     """
-    params.all_stop_token_ids.intersection_update(range(vocab_size))
+    stops = params.all_stop_token_ids
+    stops.difference_update([token for token in stops if not 0 <= token < vocab_size])
     if params.logit_bias:
         params.logit_bias = {token: bias for token, bias in params.logit_bias.items() if 0 <= token < vocab_size}
 
