@@ -22,10 +22,12 @@ __all__ = [
     "LEGACY_SAMPLING",
     "MULTIMODAL",
     "REQUEST_ROPE",
+    "ROW_LOGITS",
     "SEVERAL_GROUPS",
     "Adapter",
     "Call",
     "Capabilities",
+    "DeviceSamplingParams",
 ]
 
 log = get_logger(__name__)
@@ -48,8 +50,15 @@ class Capabilities:
     """Prefill and decode accept ``sampling_params`` and return tokens."""
     supports_device_penalties: bool = True
     """Device sampling applies the three penalties."""
+    supports_device_seeds: bool = False
+    """A seeded draw on the device depends on the logits, the seed and the token's position alone: not on the slot,
+    the batch, earlier draws, or on whether prefill or decode computes it."""
+    supports_row_logits: bool = False
+    """Device sampling accepts ``logits_rows`` and returns those rows' logits beside all rows' tokens."""
     max_device_top_k: int | None = None
     """Largest ``top_k`` that the device samples with; None means no limit is declared."""
+    max_device_logprobs: int | None = None
+    """Most logprobs a token that the device returns; 0 is the chosen token's alone, None means none are declared."""
 
     @classmethod
     def from_mapping(cls, declared: Mapping[str, Any] | None, owner: str) -> Capabilities:
@@ -60,16 +69,58 @@ class Capabilities:
             log.warning("%s: model_capabilities must be a dict, got %s; all are off", owner, type(declared).__name__)
             return cls()
         known: dict[str, Any] = {}
-        for field in fields(cls):
-            if field.name not in declared:
+        for name, expected in cls.types().items():
+            if name not in declared:
                 continue
-            value = declared[field.name]
-            expected = int if field.name == "max_device_top_k" else bool
+            value = declared[name]
             if type(value) is expected:
-                known[field.name] = value
+                known[name] = value
             else:
-                log.warning("%s: %s must be %s, got %r; ignored", owner, field.name, expected.__name__, value)
+                log.warning("%s: %s must be %s, got %r; ignored", owner, name, expected.__name__, value)
         return cls(**known)
+
+    @classmethod
+    def types(cls) -> dict[str, type]:
+        """The type of each key: bool, or int for a limit."""
+        return {one.name: int if one.name.startswith("max_") else bool for one in fields(cls)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceSamplingParams:
+    """``sampling_params`` of a device-sampled call: a list a field, an item a row.
+
+    Rows are those of the call: n in a prefill, all B slots in a decode. A row that takes the likeliest token has
+    temperature 0 and top_k 1, and so has an idle slot.
+    """
+
+    temperature: list[float]
+    top_k: list[int]
+    """At least 1; the vocabulary's size for all tokens."""
+    top_p: list[float]
+    presence_penalty: list[float]
+    frequency_penalty: list[float]
+    repetition_penalty: list[float]
+    """1 for none."""
+    seed: list[int | None]
+    """Unsigned 32-bit; None for a row whose draws need not be repeatable."""
+    enable_log_probs: list[bool]
+    num_logprobs: list[int]
+    """How many of the likeliest tokens' logprobs, where ``enable_log_probs``; the chosen token's comes with any."""
+
+    @classmethod
+    def greedy(cls, rows: int) -> DeviceSamplingParams:
+        """Every row takes the likeliest token."""
+        return cls(
+            temperature=[0.0] * rows,
+            top_k=[1] * rows,
+            top_p=[1.0] * rows,
+            presence_penalty=[0.0] * rows,
+            frequency_penalty=[0.0] * rows,
+            repetition_penalty=[1.0] * rows,
+            seed=[None] * rows,
+            enable_log_probs=[False] * rows,
+            num_logprobs=[0] * rows,
+        )
 
 
 @runtime_checkable
@@ -114,6 +165,9 @@ class Adapter(Protocol):
     ) -> Any:
         """Compute rows ``tokens[i, start_pos[i]:prompt_lens[i]]``; returns logits [n, 1, V] or [n, S, V].
 
+        With ``sampling_params`` (`DeviceSamplingParams` of the n rows) it returns tokens, [n] or [n, 1], in the forms
+        that `decode_forward` lists. Penalties then count ``tokens[i, :prompt_lens[i]]`` as the prompt.
+
         With prefix caching a row may read pages that an earlier row of the same call writes: compute the
         rows in order, or write a layer's keys and values of all rows before any row attends to them.
 
@@ -136,6 +190,25 @@ class Adapter(Protocol):
 
         tokens: torch int32 [B, 1]; start_pos: torch int32 [B], the position of that token, -1 for
         a slot that is not decoding; page_table: torch int32 [B, W]. Indexed by slot.
+
+        With ``sampling_params`` (`DeviceSamplingParams` of all B slots) it returns one of
+
+        - tokens, int [B] or [B, 1];
+        - ``(tokens, logprobs)`` where a row has ``enable_log_probs``: the chosen tokens' logprobs, float [B] or
+          [B, 1], or ``(logprobs, indices)`` of the K likeliest tokens, [B, K] each, in falling order;
+        - ``(tokens, logprobs or None, logits)`` where ``logits_rows`` is sent, a list of slots (in a prefill, of
+          rows): the logits of those rows, in that order, [r, V]. Their tokens are not used.
+
+        ``prompt_tokens`` and ``output_tokens``, int32 [B, longest], are padded with -1 and sent while a row has
+        penalties; they hold what the host knows and are to be read when sampling state is reset. From then on the
+        device adds the tokens that it samples.
+
+        Between reloads the device goes on with the tokens it sampled and positions one further: ``tokens`` and
+        ``start_pos`` of other calls may be out of date. Adapters with ``decode_input_update_contract = 1`` are told
+        with every call what to load again: ``reload_inputs`` (tokens, positions and page table),
+        ``reload_page_table`` (the page table alone; never with ``reload_inputs``), ``reload_sampling_params``, and
+        ``reset_sampling_state`` (penalty counts and random state; never without ``reload_sampling_params``). Others
+        get ``reset_batch`` in device-sampled calls: true means all of it.
         """
 
 
@@ -161,6 +234,7 @@ MULTIMODAL = "multimodal models"
 SEVERAL_GROUPS = "several KV cache groups"
 DEVICE_SAMPLING = "device sampling"
 DEVICE_PENALTIES = "device penalties"
+ROW_LOGITS = "device sampling with supports_row_logits, when some rows are sampled on the host"
 CONTRACT_V1 = "decode_input_update_contract = 1"
 LEGACY_SAMPLING = DEVICE_SAMPLING + ", adapters without " + CONTRACT_V1
 """When a keyword is sent that is not sent always."""
@@ -206,6 +280,7 @@ CALLS: tuple[Call, ...] = (
         always=("tokens", "page_table", "kv_cache", "enable_trace", "prompt_lens", "start_pos", "empty_slots"),
         sometimes={
             "sampling_params": DEVICE_SAMPLING,
+            "logits_rows": ROW_LOGITS,
             "page_tables_per_layer": SEVERAL_GROUPS,
             "pixel_values": MULTIMODAL,
             "image_grid_thw": MULTIMODAL,
@@ -224,6 +299,7 @@ CALLS: tuple[Call, ...] = (
             "reset_sampling_state": CONTRACT_V1,
             "prompt_tokens": DEVICE_PENALTIES,
             "output_tokens": DEVICE_PENALTIES,
+            "logits_rows": ROW_LOGITS,
             "page_tables_per_layer": SEVERAL_GROUPS,
             "rope_deltas_all_users": REQUEST_ROPE,
         },

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from vllm_tt.batch.step_input import DecodeInput, PrefillInput
+from vllm_tt.contract import DeviceSamplingParams
 from vllm_tt.errors import TTError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from vllm_tt.contract import Capabilities
 
-__all__ = ["BadReturn", "Chunk", "GreedyRows", "Rig", "Sizes", "Token"]
+__all__ = ["BadReturn", "Chunk", "Rig", "Sizes", "Token"]
 
 
 class BadReturn(TTError):
@@ -64,29 +65,6 @@ class Token:
     pages: Sequence[int]
 
 
-@dataclass(kw_only=True, slots=True)
-class GreedyRows:
-    """``sampling_params`` for rows that take the most likely token: a list a field, an item a row."""
-
-    rows: int
-    temperature: list[float] = field(init=False)
-    top_k: list[int] = field(init=False)
-    top_p: list[float] = field(init=False)
-    presence_penalty: list[float] = field(init=False)
-    frequency_penalty: list[float] = field(init=False)
-    repetition_penalty: list[float] = field(init=False)
-    seed: list[int | None] = field(init=False)
-    num_logprobs: list[int] = field(init=False)
-    enable_log_probs: list[bool] = field(init=False)
-
-    def __post_init__(self) -> None:
-        values: dict[str, Any] = {"temperature": 0.0, "top_k": 1, "top_p": 1.0, "presence_penalty": 0.0}
-        values |= {"frequency_penalty": 0.0, "repetition_penalty": 1.0, "seed": None}
-        values |= {"num_logprobs": 0, "enable_log_probs": False}
-        for name, value in values.items():
-            setattr(self, name, [value] * self.rows)
-
-
 class Rig:
     """An adapter with its KV cache."""
 
@@ -111,7 +89,7 @@ class Rig:
     def prefill(self, chunks: Sequence[Chunk], *, sampled: bool = False) -> torch.Tensor:
         """Logits [n, V] of each chunk's last token, or with ``sampled`` tokens [n]."""
         inputs = self._prefill_input(chunks)
-        more = {"sampling_params": GreedyRows(rows=len(chunks))} if sampled else {}
+        more = {"sampling_params": DeviceSamplingParams.greedy(len(chunks))} if sampled else {}
         out = self.adapter.prefill_forward(
             tokens=inputs.tokens,
             page_table=inputs.page_table,
@@ -191,7 +169,7 @@ class Rig:
         return torch.from_numpy(table)
 
     def _commands(self, sampled: bool, goes_on: bool) -> dict[str, Any]:
-        commands: dict[str, Any] = {"sampling_params": GreedyRows(rows=self.sizes.slots)} if sampled else {}
+        commands: dict[str, Any] = {"sampling_params": DeviceSamplingParams.greedy(self.sizes.slots)} if sampled else {}
         if getattr(self.adapter, "decode_input_update_contract", None) == 1:
             return commands | {
                 "reload_inputs": not goes_on,

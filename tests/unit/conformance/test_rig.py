@@ -2,8 +2,8 @@ import pytest
 import torch
 from fake_adapter import FakeAdapter
 
-from vllm_tt.conformance.rig import BadReturn, Chunk, GreedyRows, Rig, Sizes, Token
-from vllm_tt.contract import Capabilities
+from vllm_tt.conformance.rig import BadReturn, Chunk, Rig, Sizes, Token
+from vllm_tt.contract import Capabilities, DeviceSamplingParams
 
 SIZES = Sizes(slots=4, page_size=8, pages=9, max_seq_len=24, vocab_size=32, kv_shape=(9, 1, 8, 4), layers=1)
 
@@ -90,9 +90,9 @@ def test_forms_of_sampled_tokens(value):
     assert found.tolist() == [1, 2, 3, 4]
     (call,) = rig.adapter.called("decode_forward")
     assert (call["reload_inputs"], call["reload_sampling_params"]) == (False, False)
-    assert call["sampling_params"] == GreedyRows(rows=4)
+    assert call["sampling_params"] == DeviceSamplingParams.greedy(4)
 
 
 def test_greedy_rows_have_a_value_for_each_row():
-    greedy = GreedyRows(rows=2)
+    greedy = DeviceSamplingParams.greedy(2)
     assert (greedy.temperature, greedy.top_k, greedy.seed) == ([0.0, 0.0], [1, 1], [None, None])

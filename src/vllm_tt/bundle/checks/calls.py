@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vllm_tt.bundle.findings import Finding, Severity, finding, shown
-from vllm_tt.contract import CALLS, CONTRACT_V1, DEVICE_PENALTIES, DEVICE_SAMPLING, LEGACY_SAMPLING, SEVERAL_GROUPS
+from vllm_tt.contract import (
+    CALLS,
+    CONTRACT_V1,
+    DEVICE_PENALTIES,
+    DEVICE_SAMPLING,
+    LEGACY_SAMPLING,
+    ROW_LOGITS,
+    SEVERAL_GROUPS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -154,6 +162,7 @@ _APPLIES: Mapping[str, Applies] = {
     LEGACY_SAMPLING: lambda facts: _samples(facts) and facts.decode_contract is None,
     CONTRACT_V1: lambda facts: facts.decode_contract == 1,
     DEVICE_PENALTIES: _penalizes,
+    ROW_LOGITS: lambda facts: _samples(facts) and facts.declares("supports_row_logits"),
     SEVERAL_GROUPS: lambda facts: facts.several_groups,
 }
 """Whether a condition of the table can hold for a class; one that is not here depends on the model served."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,6 @@ _WORDS: dict[type, str] = {bool: "true or false", int: "an integer", tuple: "a t
 
 
 def _known() -> Mapping[str, type]:
-    ours = {one.name: int if one.name == "max_device_top_k" else bool for one in dataclasses.fields(Capabilities)}
     whole = (
         "resumed_prefill_token_alignment",
         "output_tokens_per_step",
@@ -50,7 +48,7 @@ def _known() -> Mapping[str, type]:
         "fabric_config": dict,
         "sample_on_device_policy": str,
     }
-    return {**ours, **others, **dict.fromkeys(whole, int), **named}
+    return {**Capabilities.types(), **others, **dict.fromkeys(whole, int), **named}
 
 
 KNOWN = _known()
