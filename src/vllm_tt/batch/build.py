@@ -11,10 +11,12 @@ from vllm_tt.batch.rows import NULL_PAGE
 from vllm_tt.batch.step_input import DecodeInput, PrefillInput
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from vllm_tt.batch.rows import Rows
     from vllm_tt.scheduler.plan import StepPlan
 
-__all__ = ["build_decode", "build_prefill"]
+__all__ = ["DecodeBuilder", "build_prefill"]
 
 
 def build_prefill(plan: StepPlan, rows: Rows) -> PrefillInput:
@@ -31,16 +33,38 @@ def build_prefill(plan: StepPlan, rows: Rows) -> PrefillInput:
     )
 
 
-def build_decode(plan: StepPlan, rows: Rows) -> DecodeInput:
-    """Every slot; those the plan does not decode are idle, even when a request holds them."""
-    tokens = np.zeros((len(rows), 1), dtype=np.int32)
-    tokens[plan.slots, 0] = rows.last_token[plan.slots]
-    start_pos = np.full(len(rows), -1, dtype=np.int32)
-    start_pos[plan.slots] = plan.starts
-    page_table = np.full_like(rows.page_tables[0].ids, NULL_PAGE)
-    page_table[plan.slots] = rows.page_tables[0].ids[plan.slots]
-    return DecodeInput(
-        tokens=torch.from_numpy(tokens),
-        page_table=torch.from_numpy(page_table),
-        start_pos=torch.from_numpy(start_pos),
-    )
+class DecodeBuilder:
+    """Builds decode inputs: every slot, of which those that the plan does not decode are idle.
+
+    A request may hold a slot that is idle: while its prompt is computed in chunks, or its last token read.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._decoding: npt.NDArray[np.int64] = np.zeros(len(rows), dtype=np.int64)
+        """The serial of the request that decodes in each slot; 0 for an idle one."""
+        self._page_table = torch.zeros(0)
+
+    def page_table(self, plan: StepPlan) -> torch.Tensor:
+        """int32 [B, pages of the longest request]: the same tensor as last time unless it changed."""
+        rows, slots = self._rows, plan.slots
+        table = rows.page_tables[0]
+        decoding = np.zeros_like(self._decoding)
+        decoding[slots] = rows.serial[slots]
+        if table.changed[slots].any() or (decoding != self._decoding).any():
+            pages = np.full_like(table.ids, NULL_PAGE)
+            pages[slots] = table.ids[slots]
+            table.changed[slots] = False
+            self._decoding, self._page_table = decoding, torch.from_numpy(pages)
+        return self._page_table
+
+    def build(self, plan: StepPlan) -> DecodeInput:
+        """The step's inputs, with each row's last token as far as it was read."""
+        rows, slots = self._rows, plan.slots
+        tokens = np.zeros((len(rows), 1), dtype=np.int32)
+        tokens[slots, 0] = rows.last_token[slots]
+        start_pos = np.full(len(rows), -1, dtype=np.int32)
+        start_pos[slots] = plan.starts
+        return DecodeInput(
+            tokens=torch.from_numpy(tokens), page_table=self.page_table(plan), start_pos=torch.from_numpy(start_pos)
+        )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vllm.sampling_params import SamplingParams
     from vllm.v1.core.sched.output import NewRequestData
 
-__all__ = ["NO_SLOT", "RequestState", "UnsupportedRequest"]
+__all__ = ["NO_SLOT", "RequestState", "UnsupportedRequest", "in_32_bits"]
 
 NO_SLOT = -1
 
@@ -79,11 +79,11 @@ def _generator(seed: int | None) -> torch.Generator | None:
     import torch
 
     generator = torch.Generator(device="cpu")
-    generator.manual_seed(_in_32_bits(seed))
+    generator.manual_seed(in_32_bits(seed))
     return generator
 
 
-def _in_32_bits(seed: int) -> int:
+def in_32_bits(seed: int) -> int:
     """A generator of torch looks at no more: of wider and of negative seeds, every bit is to count."""
     if 0 <= seed < 2**32:
         return seed

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vllm_tt.batch.requests import NO_SLOT, RequestState
+from vllm_tt.batch.sampling_rows import SamplingRows
 from vllm_tt.errors import TTError
 
 if TYPE_CHECKING:
@@ -40,26 +41,34 @@ class PageTable:
     def __init__(self, rows: int, width: int) -> None:
         self.ids: npt.NDArray[np.int32] = np.full((rows, width), NULL_PAGE, dtype=np.int32)
         self.used: npt.NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
+        self.changed: npt.NDArray[np.bool_] = np.zeros(rows, dtype=np.bool_)
+        """Rows that changed since whoever copies them last looked; that one resets it."""
 
     def clear(self, row: int) -> None:
         self.ids[row, : self.used[row]] = NULL_PAGE
         self.used[row] = 0
+        self.changed[row] = True
 
     def append(self, row: int, pages: Sequence[int]) -> None:
         start = int(self.used[row])
         self.ids[row, start : start + len(pages)] = pages
         self.used[row] = start + len(pages)
+        self.changed[row] = True
 
 
 class Rows:
     """The live requests and the rows they hold."""
 
-    def __init__(self, rows: int, widths: Sequence[int]) -> None:
+    def __init__(self, rows: int, widths: Sequence[int], vocab_size: int) -> None:
         """``widths``: pages of the longest request, for each KV cache group."""
         self.requests: dict[str, RequestState] = {}
         self.holders: list[RequestState | None] = [None] * rows
         self.last_token: npt.NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
+        self.serial: npt.NDArray[np.int64] = np.zeros(rows, dtype=np.int64)
+        """Which binding of a request to the slot this is, never the same twice; 0 for a free slot."""
+        self.sampling = SamplingRows(rows, vocab_size)
         self.page_tables = tuple(PageTable(rows, width) for width in widths)
+        self._bindings = 0
 
     def __len__(self) -> int:
         """The number of rows, held or not."""
@@ -122,6 +131,9 @@ class Rows:
             raise SlotTaken(slot=slot, request=state.req_id, holder=holder.req_id)
         state.slot = slot
         self.holders[slot] = state
+        self._bindings += 1
+        self.serial[slot] = self._bindings
+        self.sampling.bind(slot, state.sampling_params, len(state.prompt_token_ids))
         for table, ids in zip(self.page_tables, pages, strict=True):
             table.append(slot, ids)
 
@@ -130,5 +142,7 @@ class Rows:
             state.slot = NO_SLOT
             state.epoch += 1
             self.holders[slot] = None
+        self.serial[slot] = 0
+        self.sampling.clear(slot)
         for table in self.page_tables:
             table.clear(slot)

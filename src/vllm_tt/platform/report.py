@@ -55,6 +55,8 @@ def _longest(config: VllmConfig) -> str:
 
 
 def _sampling(options: TTConfig) -> str:
-    if options.sample_on_device_mode is None or options.always_compat_sampling:
+    if options.always_compat_sampling:
+        return "sampling on the host (always_compat_sampling)"
+    if options.sample_on_device_mode is None:
         return "sampling on the host"
-    return f"sampling on the host (sample_on_device_mode {options.sample_on_device_mode} is not available yet)"
+    return f"sampling on the device (sample_on_device_mode {options.sample_on_device_mode})"

@@ -6,6 +6,7 @@ separately. vLLM's own scheduling does all the rest: admission, budgets, preempt
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
@@ -106,7 +107,7 @@ class TTScheduler(AsyncScheduler):
             self.running = self.running + chunks
 
     def _plan(self, phase: Phase, output: SchedulerOutput, released: tuple[int, ...]) -> StepPlan:
-        """The step's rows in the order vLLM scheduled them.
+        """The step's rows; in a prefill in the order vLLM scheduled them.
 
         A row with a prefix-cache hit may share pages that a row of this same step computes; that row
         was scheduled before it.
@@ -119,6 +120,9 @@ class TTScheduler(AsyncScheduler):
             slot = self._slots[req_id] if req_id in self._slots else self._slots.take(req_id)
             start = starts[req_id]
             rows.append((req_id, slot, start, start + count, self.requests[req_id].is_prefill_chunk))
+        if phase is Phase.DECODE:
+            # Their order means nothing; in that of the slots, the rows of the device's output follow one another.
+            rows.sort(key=itemgetter(1))
         plan = StepPlan.build(phase, rows, released)
         if phase is Phase.DECODE and (plan.intermediate.any() or (plan.ends - plan.starts != 1).any()):
             raise MixedStep(phase=phase.value, requests=", ".join(plan.req_ids))

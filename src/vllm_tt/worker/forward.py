@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from vllm_tt.errors import TTError
 from vllm_tt.log import get_logger
+from vllm_tt.worker.outputs import parse_logits, parse_tokens
 
 if TYPE_CHECKING:
     from vllm_tt.batch.step_input import DecodeInput, PrefillInput
+    from vllm_tt.sampling.device import DeviceSampling
+    from vllm_tt.worker.outputs import Output
+    from vllm_tt.worker.reloads import Reload
 
-__all__ = ["Forward", "IncompleteAdapter", "UnexpectedOutput", "complete"]
+__all__ = ["Forward", "Handle", "IncompleteAdapter", "complete"]
 
 log = get_logger(__name__)
 
 
 class IncompleteAdapter(TTError):
     """{owner}.initialize_vllm_model() returned {found} that cannot be served: it has no {missing}."""
-
-
-class UnexpectedOutput(TTError):
-    """{owner}.{method}() must return host logits of {rows} rows, [{rows}, 1, vocabulary] or
-    [{rows}, tokens, vocabulary]; got {found}.
-    """
 
 
 def complete(adapter: Any, owner: type, *, warm_up: bool) -> Any:
@@ -40,17 +39,30 @@ def complete(adapter: Any, owner: type, *, warm_up: bool) -> Any:
     return adapter
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Handle:
+    """A decode that was submitted; `Forward.read` gives its output."""
+
+    out: Any
+    rows: int
+    sampling: DeviceSampling | None
+    events: tuple[Any, ...] = ()
+
+
 class Forward:
     """A loaded adapter with its KV cache; every call of the contract is made here."""
 
-    def __init__(self, adapter: Any, kv_cache: Any, trace_mode: str) -> None:
+    def __init__(self, adapter: Any, kv_cache: Any, trace_mode: str, *, sample_on_device: bool = False) -> None:
         self._adapter = adapter
         self._kv_cache = kv_cache
         self._trace_prefill = trace_mode == "all"
         self._trace_decode = trace_mode in ("all", "decode_only")
+        self._sample_on_device = sample_on_device
+        self.explicit_reloads = getattr(adapter, "decode_input_update_contract", None) == 1
+        """Decode is told what to load again, command by command."""
 
-    def prefill(self, inputs: PrefillInput) -> torch.Tensor:
-        """Logits [n, V] of each row's last token."""
+    def prefill(self, inputs: PrefillInput, sampling: DeviceSampling | None = None) -> Output:
+        """The n rows' tokens, or their last tokens' logits [n, V]."""
         with torch.no_grad():
             out = self._adapter.prefill_forward(
                 tokens=inputs.tokens,
@@ -60,11 +72,14 @@ class Forward:
                 prompt_lens=inputs.prompt_lens,
                 start_pos=inputs.start_pos,
                 empty_slots=inputs.empty_slots,
+                **({} if sampling is None else sampling.keywords()),
             )
-        return self._last_logits(out, "prefill_forward", len(inputs.empty_slots))
+        return self._parse(out, "prefill_forward", len(inputs.empty_slots), sampling)
 
-    def decode(self, inputs: DecodeInput) -> torch.Tensor:
-        """Logits [B, V], indexed by slot; rows of idle slots have no meaning."""
+    def decode(
+        self, inputs: DecodeInput, reload: Reload, sampling: DeviceSampling | None = None, *, ahead: bool = False
+    ) -> Handle:
+        """Submit a decode of all B slots; with ``ahead`` its output stays on the device until it is read."""
         with torch.no_grad():
             out = self._adapter.decode_forward(
                 tokens=inputs.tokens,
@@ -72,12 +87,26 @@ class Forward:
                 kv_cache=self._kv_cache,
                 start_pos=inputs.start_pos,
                 enable_trace=self._trace_decode,
-                read_from_device=True,
-                **self._reload_commands(),
+                read_from_device=not ahead,
+                **self._commands(reload, sampling),
             )
-        if not isinstance(out, torch.Tensor) and hasattr(self._adapter, "process_decode_output_host"):
-            out = self._adapter.process_decode_output_host(out, is_tokens=False)
-        return self._last_logits(out, "decode_forward", len(inputs.start_pos))
+            events: Any = ()
+            if ahead and not _on_host(out):
+                out, events = self._adapter.read_decode_output(out, async_read=True)
+        events = tuple(events) if isinstance(events, (list, tuple)) else (events,)
+        return Handle(out=out, rows=len(inputs.start_pos), sampling=sampling, events=events)
+
+    def read(self, handle: Handle) -> Output:
+        """Wait for a decode: all B slots' tokens, or logits [B, V]; rows of idle slots have no meaning."""
+        if handle.events:
+            import ttnn
+
+            for event in handle.events:
+                ttnn.event_synchronize(event)
+        out = handle.out
+        if not _on_host(out) and hasattr(self._adapter, "process_decode_output_host"):
+            out = self._adapter.process_decode_output_host(out, is_tokens=handle.sampling is not None)
+        return self._parse(out, "decode_forward", handle.rows, handle.sampling)
 
     def warm_up(self, *, rows: int, max_model_len: int, pages_per_row: int) -> None:
         """Compile everything untraced, then capture the traces that are on."""
@@ -94,30 +123,28 @@ class Forward:
         log.info("Warming up prefill for sequence length: %d and shorter, %s", max_model_len, how[trace_prefill])
         self._adapter.already_warmed_up_prefill = False
         self._adapter.warmup_model_prefill(
-            enable_trace=trace_prefill, kv_cache=self._kv_cache, can_sample_on_device=False
+            enable_trace=trace_prefill, kv_cache=self._kv_cache, can_sample_on_device=self._sample_on_device
         )
         log.info("Warming up decode: %d rows, %s", rows, how[trace_decode])
         self._adapter.warmup_model_decode(
             enable_trace=trace_decode,
             kv_cache=self._kv_cache,
-            can_sample_on_device=False,
+            can_sample_on_device=self._sample_on_device,
             max_batch_size=rows,
             num_blocks=pages_per_row,
         )
 
-    def _reload_commands(self) -> dict[str, bool]:
-        """Host-sampled tokens are new to the device at every step: all inputs are loaded again."""
-        if getattr(self._adapter, "decode_input_update_contract", None) != 1:
-            return {}
-        return {
-            "reload_inputs": True,
-            "reload_page_table": False,
-            "reload_sampling_params": False,
-            "reset_sampling_state": False,
-        }
+    def _commands(self, reload: Reload, sampling: DeviceSampling | None) -> dict[str, Any]:
+        words = {} if sampling is None else sampling.keywords()
+        if self.explicit_reloads:
+            return words | reload.keywords()
+        return words | ({} if sampling is None else {"reset_batch": reload.inputs})
 
-    def _last_logits(self, out: Any, method: str, rows: int) -> torch.Tensor:
-        if not isinstance(out, torch.Tensor) or out.dim() != 3 or out.shape[0] != rows:
-            found = f"a tensor of shape {list(out.shape)}" if isinstance(out, torch.Tensor) else type(out).__name__
-            raise UnexpectedOutput(owner=type(self._adapter).__name__, method=method, rows=rows, found=found)
-        return out[:, -1, :]
+    def _parse(self, out: Any, method: str, rows: int, sampling: DeviceSampling | None) -> Output:
+        where = f"{type(self._adapter).__name__}.{method}()"
+        return parse_logits(out, where, rows) if sampling is None else parse_tokens(out, where, rows, sampling)
+
+
+def _on_host(out: Any) -> bool:
+    first = out[0] if isinstance(out, tuple) and out else out
+    return isinstance(first, torch.Tensor)

@@ -1,27 +1,34 @@
-"""The order of calls in a step: apply, build, forward, then sample and report."""
+"""The order of calls in a step: apply, decide, build, forward, then sample and report."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, ModelRunnerOutput
 
-from vllm_tt.batch.build import build_decode, build_prefill
+from vllm_tt.batch.build import build_prefill
 from vllm_tt.errors import TTError
-from vllm_tt.scheduler.plan import Phase, StepPlan, TTSchedulerOutput
+from vllm_tt.sampling.policy import DeviceLimits, decide
+from vllm_tt.scheduler.plan import Phase, TTSchedulerOutput
+from vllm_tt.telemetry import DRAINS, HOST_SAMPLING, STEPS, Counters
+from vllm_tt.worker.async_steps import PendingStep, StepOutput, StepQueue
+from vllm_tt.worker.decoding import Decoder
+from vllm_tt.worker.overlap import Drain
 from vllm_tt.worker.results import apply_results
+from vllm_tt.worker.sampling_step import SamplingStep
 
 if TYPE_CHECKING:
-    import torch
     from vllm.v1.core.sched.output import GrammarOutput, SchedulerOutput
 
     from vllm_tt.batch.rows import Rows
     from vllm_tt.sampling.host import HostSampler
-    from vllm_tt.worker.forward import Forward
+    from vllm_tt.sampling.policy import Where
+    from vllm_tt.scheduler.plan import StepPlan
+    from vllm_tt.worker.forward import Forward, Handle
+    from vllm_tt.worker.outputs import Output
 
-__all__ = ["ModelRunner", "PlanMissing", "StepOrder"]
+__all__ = ["ModelRunner", "PlanMissing", "RunnerOptions", "StepOrder"]
 
 
 class PlanMissing(TTError):
@@ -32,22 +39,42 @@ class StepOrder(TTError):
     """{call} was called {when}; a step is execute_model, then sample_tokens."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Submitted:
-    """A forward whose tokens have not been sampled."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunnerOptions:
+    """How steps are run in this server."""
 
-    plan: StepPlan
-    logits: torch.Tensor
-    """[n, V] in row order for a prefill, [B, V] by slot for a decode."""
+    limits: DeviceLimits = field(default_factory=DeviceLimits)
+    capacity: int
+    """Positions that a row of the page table covers."""
+    run_ahead: bool = False
+    """vLLM schedules a step before it has the tokens of the one before."""
+    traced: bool = False
+    """Decode runs as a captured trace."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Submitted:
+    """A step whose tokens vLLM has not asked for."""
+
+    step: SamplingStep
+    output: Output | None
+    """What came back at once, or None for a decode that runs ahead."""
+    handle: Handle | None
 
 
 class ModelRunner:
     """Runs the scheduler's steps on a loaded model."""
 
-    def __init__(self, forward: Forward, rows: Rows, sampler: HostSampler) -> None:
+    def __init__(self, forward: Forward, rows: Rows, sampler: HostSampler, options: RunnerOptions) -> None:
+        self.counters = Counters()
         self._forward = forward
         self._rows = rows
         self._sampler = sampler
+        self._options = options
+        self._decoder = Decoder(
+            forward, rows, capacity=options.capacity, traced=options.traced, run_ahead=options.run_ahead
+        )
+        self._steps = StepQueue(forward.read)
         self._submitted: _Submitted | None = None
 
     def execute(self, output: SchedulerOutput) -> ModelRunnerOutput | None:
@@ -56,32 +83,59 @@ class ModelRunner:
             raise StepOrder(call="execute_model", when="before the last step was sampled")
         if not isinstance(output, TTSchedulerOutput):
             raise PlanMissing(found=type(output).__name__)
-        self._rows.apply(output)
+        with self._steps.applying:
+            self._rows.apply(output)
         plan = output.plan
         if plan.phase is Phase.EMPTY:
             return EMPTY_MODEL_RUNNER_OUTPUT
-        if plan.phase is Phase.PREFILL:
-            logits = self._forward.prefill(build_prefill(plan, self._rows))
-        else:
-            logits = self._forward.decode(build_decode(plan, self._rows))
-        self._submitted = _Submitted(plan, logits)
+        where = decide(plan, self._rows.sampling, self._options.limits)
+        self.counters.count(STEPS, (f"{plan.phase.value}, {where.label}",))
+        if where.reasons:
+            self.counters.count(HOST_SAMPLING, [reason.value for reason in where.reasons])
+        self._submitted = self._prefill(plan, where) if plan.phase is Phase.PREFILL else self._decode(plan, where)
         return None
 
-    def sample(self, grammar: GrammarOutput | None) -> ModelRunnerOutput:
-        """The result of the step that `execute` submitted."""
+    def sample(self, grammar: GrammarOutput | None) -> ModelRunnerOutput | StepOutput:
+        """The result of the step that `execute` submitted; it may still have to be waited for."""
         if self._submitted is None:
             raise StepOrder(call="sample_tokens", when="without a step")
         submitted, self._submitted = self._submitted, None
-        plan = submitted.plan
-        live = np.flatnonzero(~plan.intermediate)
-        if not live.size:
-            return apply_results(plan, None, self._rows)
-        states = [self._rows.requests[plan.req_ids[row]] for row in live.tolist()]
-        index = live if plan.phase is Phase.PREFILL else plan.slots[live]
-        sampled = self._sampler.sample(submitted.logits[index], states, grammar)
-        return apply_results(plan, sampled, self._rows)
+        if submitted.handle is None:
+            assert submitted.output is not None
+            return self._finish(submitted.step, submitted.output, grammar)
+        submitted.step.check_grammar(grammar)
+        pending = PendingStep(submitted.handle, lambda output: self._finish(submitted.step, output, None))
+        self._steps.submit(pending)
+        return StepOutput(self._steps, pending)
 
     def check(self) -> dict[str, int]:
         """Raise unless requests and rows agree; valid after every step. Returns what is held."""
-        self._rows.check()
-        return self._rows.held()
+        with self._steps.applying:
+            self._rows.check()
+            return self._rows.held()
+
+    def _prefill(self, plan: StepPlan, where: Where) -> _Submitted:
+        self._drain(Drain.PREFILL)
+        step = SamplingStep.prefill(plan, where, self._rows)
+        output = self._forward.prefill(build_prefill(plan, self._rows), step.device)
+        self._decoder.forget()
+        return _Submitted(step=step, output=output, handle=None)
+
+    def _decode(self, plan: StepPlan, where: Where) -> _Submitted:
+        decode = self._decoder.plan(plan, where)
+        if decode.drain is not None:
+            self._drain(decode.drain)
+        step, handle = self._decoder.submit(decode)
+        if decode.ahead:
+            return _Submitted(step=step, output=None, handle=handle)
+        return _Submitted(step=step, output=self._forward.read(handle), handle=None)
+
+    def _drain(self, reason: Drain) -> None:
+        """Read what is on the device; counted where there is something to wait for."""
+        if len(self._steps):
+            self.counters.count(DRAINS, (reason.value,))
+            self._steps.drain()
+
+    def _finish(self, step: SamplingStep, output: Output, grammar: GrammarOutput | None) -> ModelRunnerOutput:
+        sampled = step.sample(output, self._sampler, grammar)
+        return apply_results(step.plan, sampled, self._rows, step.serials)

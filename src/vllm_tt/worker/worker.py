@@ -9,15 +9,18 @@ from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
 
 from vllm_tt.batch.rows import Rows
 from vllm_tt.config import TTConfig
+from vllm_tt.contract import Capabilities
 from vllm_tt.log import get_logger
 from vllm_tt.models.registry import select
 from vllm_tt.platform.ending import engine_record
 from vllm_tt.platform.lanes import lane_shape
 from vllm_tt.sampling.host import HostSampler
+from vllm_tt.sampling.policy import DeviceLimits
+from vllm_tt.sampling.processors import has_custom_processors
 from vllm_tt.worker.device import OpenMesh, open_mesh
 from vllm_tt.worker.forward import Forward, complete
 from vllm_tt.worker.kv_cache import KVPlan, allocate, layer_specs
-from vllm_tt.worker.model_runner import ModelRunner
+from vllm_tt.worker.model_runner import ModelRunner, RunnerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from vllm.v1.core.sched.output import GrammarOutput, SchedulerOutput
     from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheSpec
     from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
+
+    from vllm_tt.worker.async_steps import StepOutput
 
 __all__ = ["TTWorker"]
 
@@ -48,6 +53,7 @@ class TTWorker(WorkerBase):
         self._mesh: OpenMesh | None = None
         self._kv_plan: KVPlan | None = None
         self._adapter_class: type | None = None
+        self._capabilities = Capabilities()
         self._adapter: Any = None
         self._forward: Forward | None = None
         self._runner: ModelRunner | None = None
@@ -94,12 +100,16 @@ class TTWorker(WorkerBase):
     def execute_model(self, scheduler_output: SchedulerOutput) -> ModelRunnerOutput | None:
         return _set(self._runner).execute(scheduler_output)
 
-    def sample_tokens(self, grammar_output: GrammarOutput | None) -> ModelRunnerOutput:
+    def sample_tokens(self, grammar_output: GrammarOutput | None) -> ModelRunnerOutput | StepOutput:
         return _set(self._runner).sample(grammar_output)
 
     def check(self) -> dict[str, int]:
         """Raise unless the worker's books agree; returns what is held: requests, rows and pages."""
         return _set(self._runner).check()
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """Steps, fallbacks to host sampling and drains so far, each by reason."""
+        return _set(self._runner).counters.snapshot()
 
     def get_supported_tasks(self) -> tuple[SupportedTask, ...]:
         return ("generate",)
@@ -134,6 +144,7 @@ class TTWorker(WorkerBase):
         mesh = _set(self._mesh)
         entry = select(self.model_config, test_models=self._config.register_test_models)
         adapter_class = self._adapter_class = entry.load()
+        self._capabilities = entry.capabilities()
         self._kv_plan = KVPlan.make(adapter_class, self.vllm_config, self._shape, mesh.grid.chips)
         self._kv_plan.fit_context(self.vllm_config)
         log.info("Loading %s (%s) for %s", entry.arch, entry.main_class, self.model_config.model)
@@ -148,11 +159,29 @@ class TTWorker(WorkerBase):
         self._adapter = complete(adapter, adapter_class, warm_up=self._config.enable_model_warmup)
 
     def _initialize(self, kv_cache_config: KVCacheConfig) -> None:
-        mesh = _set(self._mesh)
-        kv_cache = allocate(self._adapter, kv_cache_config, self.vllm_config, mesh.grid.chips // self._shape.lanes)
-        self._forward = Forward(self._adapter, kv_cache, self._config.trace_mode)
-        rows = Rows(self._shape.rows, [self._pages_per_row])
-        self._runner = ModelRunner(self._forward, rows, HostSampler(self.vllm_config))
+        chips_per_lane = _set(self._mesh).grid.chips // self._shape.lanes
+        kv_cache = allocate(self._adapter, kv_cache_config, self.vllm_config, chips_per_lane)
+        limits = self._device_limits(chips_per_lane)
+        self._forward = Forward(self._adapter, kv_cache, self._config.trace_mode, sample_on_device=limits.decode)
+        rows = Rows(self._shape.rows, [self._pages_per_row], self.model_config.get_vocab_size())
+        options = RunnerOptions(
+            limits=limits,
+            capacity=self._pages_per_row * self.cache_config.block_size,
+            run_ahead=bool(self.scheduler_config.async_scheduling),
+            traced=self._config.traces_decode,
+        )
+        self._runner = ModelRunner(self._forward, rows, HostSampler(self.vllm_config), options)
+
+    def _device_limits(self, chips_per_lane: int) -> DeviceLimits:
+        model = self.model_config
+        return DeviceLimits.of(
+            self._capabilities,
+            self._config,
+            chips_per_lane=chips_per_lane,
+            model_type=model.hf_text_config.model_type,
+            logprobs_mode=model.logprobs_mode,
+            custom_processors=has_custom_processors(model),
+        )
 
     def _or_close(self, step: Callable[[], T]) -> T:
         try:

@@ -2,12 +2,12 @@ import numpy as np
 import torch
 from steps import decode, empty, new_request, prefill
 
-from vllm_tt.batch.build import build_decode, build_prefill
+from vllm_tt.batch.build import DecodeBuilder, build_prefill
 from vllm_tt.batch.rows import Rows
 
 
 def test_prefill_rows_are_in_plan_order_with_tokens_from_the_first():
-    rows = Rows(4, [3])
+    rows = Rows(4, [3], 32)
     output = prefill(
         ("a", 2, 0, 3, False),
         ("b", 0, 4, 6, True),
@@ -25,7 +25,7 @@ def test_prefill_rows_are_in_plan_order_with_tokens_from_the_first():
 
 
 def test_a_resumed_prompt_is_replayed_with_what_it_had_generated():
-    rows = Rows(2, [3])
+    rows = Rows(2, [3], 32)
     rows.apply(prefill(("a", 0, 0, 2, False), new=[new_request("a", [1, 2], [7])]))
     rows.apply(empty(released=[0]))
     output = prefill(("a", 1, 0, 4, False), cached=[("a", [3])], resumed={"a": [1, 2, 50, 51]})
@@ -34,7 +34,7 @@ def test_a_resumed_prompt_is_replayed_with_what_it_had_generated():
 
 
 def test_decode_is_indexed_by_slot_and_idle_slots_touch_nothing():
-    rows = Rows(4, [2])
+    rows = Rows(4, [2], 32)
     rows.apply(
         prefill(
             ("a", 3, 0, 2, False),
@@ -46,7 +46,7 @@ def test_decode_is_indexed_by_slot_and_idle_slots_touch_nothing():
     rows.last_token[1] = 13
     output = decode(("a", 3, 2, 3, False), cached=[("a", None)])
     rows.apply(output)
-    inputs = build_decode(output.plan, rows)
+    inputs = DecodeBuilder(rows).build(output.plan)
     assert inputs.tokens.tolist() == [[0], [0], [0], [42]]
     assert inputs.start_pos.tolist() == [-1, -1, -1, 2]
     assert inputs.page_table.tolist() == [[0, 0], [0, 0], [0, 0], [7, 0]]

@@ -6,7 +6,7 @@ from vllm_tt.batch.rows import Rows, RowsBroken, SlotTaken
 
 @pytest.fixture
 def rows():
-    return Rows(4, [6])
+    return Rows(4, [6], 32)
 
 
 def table(rows):

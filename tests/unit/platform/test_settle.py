@@ -193,7 +193,7 @@ LINES = {
     "mesh by grid": [NO_CACHING, NO_ASYNC, NO_CHUNKS, serving("TTLlamaForCausalLM", OFF, mesh="1x2", rows=16)],
     "device sampling": [
         serving(
-            "TTQwen2ForCausalLM", ON, sampling="sampling on the host (sample_on_device_mode all is not available yet)"
+            "TTQwen2ForCausalLM", ON, sampling="sampling on the device (sample_on_device_mode all)"
         )
     ],
     "device sampling undeclared": [

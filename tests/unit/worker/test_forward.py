@@ -3,15 +3,19 @@ import torch
 from fake_adapter import FakeAdapter
 from steps import decode, new_request, prefill
 
-from vllm_tt.batch.build import build_decode, build_prefill
+from vllm_tt.batch.build import DecodeBuilder, build_prefill
 from vllm_tt.batch.rows import Rows
-from vllm_tt.worker.forward import Forward, IncompleteAdapter, UnexpectedOutput, complete
+from vllm_tt.worker.forward import Forward, IncompleteAdapter, complete
+from vllm_tt.worker.outputs import UnexpectedOutput
+from vllm_tt.worker.reloads import Reload
+
+LOAD = Reload(inputs=True)
 
 
 @pytest.fixture
 def inputs():
     """A prefill of two rows and the decode that follows, in slots 1 and 3 of four."""
-    rows = Rows(4, [2])
+    rows = Rows(4, [2], 32)
     first = prefill(
         ("a", 3, 0, 2, False),
         ("b", 1, 0, 3, False),
@@ -21,14 +25,14 @@ def inputs():
     rows.last_token[[3, 1]] = [6, 9]
     then = decode(("a", 3, 2, 3, False), ("b", 1, 3, 4, False), cached=[("a", None), ("b", None)])
     rows.apply(then)
-    return build_prefill(first.plan, rows), build_decode(then.plan, rows)
+    return build_prefill(first.plan, rows), DecodeBuilder(rows).build(then.plan)
 
 
 def test_logits_come_back_in_row_order_and_by_slot(inputs):
     adapter = FakeAdapter()
     forward = Forward(adapter, "kv cache", "all")
-    assert forward.prefill(inputs[0]).argmax(-1).tolist() == [6, 9]
-    logits = forward.decode(inputs[1])
+    assert forward.prefill(inputs[0]).logits.argmax(-1).tolist() == [6, 9]
+    logits = forward.read(forward.decode(inputs[1], LOAD)).logits
     assert logits.shape == (4, 32)
     assert logits[[3, 1]].argmax(-1).tolist() == [7, 10]
     assert all(kwargs["kv_cache"] == "kv cache" for _, kwargs in adapter.calls)
@@ -42,7 +46,7 @@ def test_the_trace_mode_reaches_each_call(inputs, mode, prefill_traced, decode_t
     adapter = FakeAdapter()
     forward = Forward(adapter, "kv cache", mode)
     forward.prefill(inputs[0])
-    forward.decode(inputs[1])
+    forward.decode(inputs[1], LOAD)
     assert adapter.called("prefill_forward")[0]["enable_trace"] is prefill_traced
     assert adapter.called("decode_forward")[0]["enable_trace"] is decode_traced
 
@@ -68,7 +72,7 @@ def test_a_contract_v1_adapter_is_told_to_reload_its_inputs(inputs):
         decode_input_update_contract = 1
 
     adapter = Explicit()
-    Forward(adapter, "kv cache", "all").decode(inputs[1])
+    Forward(adapter, "kv cache", "all").decode(inputs[1], LOAD)
     (call,) = adapter.called("decode_forward")
     commands = ("reload_inputs", "reload_page_table", "reload_sampling_params", "reset_sampling_state")
     assert [call[name] for name in commands] == [True, False, False, False]
@@ -77,10 +81,10 @@ def test_a_contract_v1_adapter_is_told_to_reload_its_inputs(inputs):
 @pytest.mark.parametrize(
     ("out", "found"),
     [
-        (torch.zeros(2, 32), "a tensor of shape [2, 32]"),
-        (torch.zeros(3, 1, 32), "a tensor of shape [3, 1, 32]"),
-        ((torch.zeros(2, 1, 32), None), "tuple"),
-        (None, "NoneType"),
+        (torch.zeros(2, 32), "a float32 tensor of shape [2, 32]"),
+        (torch.zeros(3, 1, 32), "a float32 tensor of shape [3, 1, 32]"),
+        ((torch.zeros(2, 1, 32), None), "(a float32 tensor of shape [2, 1, 32], None)"),
+        (None, "None"),
     ],
 )
 def test_output_of_another_form_names_the_method_and_the_form(inputs, out, found):
@@ -107,8 +111,8 @@ def test_an_adapter_need_not_switch_gradients_off(inputs):
             assert not torch.is_grad_enabled()
 
     forward = Forward(Trained(), "kv cache", "none")
-    assert not forward.prefill(inputs[0]).requires_grad
-    assert not forward.decode(inputs[1]).requires_grad
+    assert not forward.prefill(inputs[0]).logits.requires_grad
+    assert not forward.read(forward.decode(inputs[1], LOAD)).logits.requires_grad
     forward.warm_up(rows=4, max_model_len=128, pages_per_row=2)
 
 

@@ -8,7 +8,7 @@ from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT
 
 from vllm_tt.batch.rows import Rows
 from vllm_tt.worker.forward import Forward
-from vllm_tt.worker.model_runner import ModelRunner, PlanMissing, StepOrder
+from vllm_tt.worker.model_runner import ModelRunner, PlanMissing, RunnerOptions, StepOrder
 
 
 class ArgmaxSampler:
@@ -36,7 +36,7 @@ def sampler():
 
 @pytest.fixture
 def runner(adapter, sampler):
-    return ModelRunner(Forward(adapter, "kv cache", "none"), Rows(4, [4]), sampler)
+    return ModelRunner(Forward(adapter, "kv cache", "none"), Rows(4, [4], 32), sampler, RunnerOptions(capacity=128))
 
 
 def run(runner, output, grammar=None):

@@ -18,7 +18,7 @@ def prefilled():
         ("c", 1, 0, 2, False),
         new=[new_request("a", [1, 2], [1]), new_request("b", [1, 2, 3], [2]), new_request("c", [1, 2], [3])],
     )
-    rows = Rows(4, [2])
+    rows = Rows(4, [2], 32)
     rows.apply(output)
     return output.plan, rows
 
@@ -26,7 +26,7 @@ def prefilled():
 def test_tokens_go_to_their_requests_and_slots(prefilled):
     plan, rows = prefilled
     sampled = SampledRows(tokens=np.array([40, 41], dtype=np.int32), logprobs=None)
-    output = apply_results(plan, sampled, rows)
+    output = apply_results(plan, sampled, rows, rows.serial[plan.slots])
     assert output.req_ids == ["a", "b", "c"]
     assert output.req_id_to_index == {"a": 0, "b": 1, "c": 2}
     assert output.sampled_token_ids == [[40], [], [41]]
@@ -39,12 +39,12 @@ def test_logprobs_are_found_past_a_row_without_a_token(prefilled):
     plan, rows = prefilled
     logprobs = LogprobsLists(np.array([[7], [8]]), np.array([[-0.5], [-0.6]]), np.array([1, 2]))
     sampled = SampledRows(tokens=np.array([7, 8], dtype=np.int32), logprobs=logprobs)
-    output = apply_results(plan, sampled, rows)
+    output = apply_results(plan, sampled, rows, rows.serial[plan.slots])
     index = output.req_id_to_index["c"]
     assert output.logprobs.slice_request(index, 1).logprob_token_ids.tolist() == [[8]]
 
 
 def test_a_step_of_intermediate_chunks_yields_no_token():
     plan = StepPlan.build(Phase.PREFILL, [("b", 0, 0, 2, True)])
-    output = apply_results(plan, None, Rows(1, [1]))
+    output = apply_results(plan, None, Rows(1, [1], 32), np.zeros(1))
     assert output.sampled_token_ids == [[]]
