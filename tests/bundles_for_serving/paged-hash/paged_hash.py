@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Words = npt.NDArray[np.uint64]
 
-__all__ = ["EOS", "RESERVED", "VOCAB_SIZE", "cell", "choose", "expected_tokens", "term", "write_checkpoint"]
+__all__ = ["EOS", "RESERVED", "VOCAB_SIZE", "cell", "choose", "expected_tokens", "scatter", "term", "write_checkpoint"]
 
 VOCAB_SIZE = 512
 RESERVED = 16
@@ -28,22 +28,31 @@ RESERVED = 16
 EOS = 2
 
 
+def scatter(words: Words) -> Words:
+    """A bijection of 64-bit words that scatters them (the finalizer of splitmix64)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
 def term(tokens: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]) -> Words:
     """What each token adds to the fingerprint of the tokens up to it."""
-    return _mix(tokens.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + positions.astype(np.uint64) + np.uint64(1))
+    return scatter(
+        tokens.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + positions.astype(np.uint64) + np.uint64(1)
+    )
 
 
 def cell(tokens: npt.NDArray[np.int64], fingerprints: Words, positions: npt.NDArray[np.int64]) -> Words:
     """What each cell adds to the row's hash."""
-    return _mix(term(tokens, positions) ^ _mix(fingerprints + positions.astype(np.uint64)))
+    return scatter(term(tokens, positions) ^ scatter(fingerprints + positions.astype(np.uint64)))
 
 
 def choose(hashes: Words, lengths: npt.NDArray[np.int64], vocab_size: int, eos_every: int) -> npt.NDArray[np.int64]:
     """The next token of rows with these sums of cells and these lengths."""
-    mixed = _mix(hashes + lengths.astype(np.uint64))
+    mixed = scatter(hashes + lengths.astype(np.uint64))
     chosen = (RESERVED + mixed % np.uint64(vocab_size - RESERVED)).astype(np.int64)
     if eos_every:
-        chosen[_mix(mixed) % np.uint64(eos_every) == 0] = EOS
+        chosen[scatter(mixed) % np.uint64(eos_every) == 0] = EOS
     return chosen
 
 
@@ -129,10 +138,3 @@ def _write_tokenizer(folder: Path, vocab_size: int) -> None:
 
 def _write(file: Path, content: dict[str, object]) -> None:
     file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-def _mix(words: Words) -> Words:
-    """A bijection of 64-bit words that scatters them (the finalizer of splitmix64)."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))

@@ -12,7 +12,15 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-__all__ = ["ContractViolation", "check_decode_call", "check_pages", "check_prefill_call", "require"]
+__all__ = [
+    "ContractViolation",
+    "check_decode_inputs",
+    "check_decode_shapes",
+    "check_pages",
+    "check_prefill_call",
+    "require",
+    "torch_int32",
+]
 
 
 class ContractViolation(AssertionError):
@@ -29,8 +37,8 @@ def check_prefill_call(
 ) -> None:
     """Types, shapes and ranges of ``prefill_forward``."""
     n = len(prompt_lens)
-    _torch_int32("tokens", tokens, (n, int(max(prompt_lens))))
-    _torch_int32("page_table", page_table, (n, page_table.shape[-1]))
+    torch_int32("tokens", tokens, (n, int(max(prompt_lens))))
+    torch_int32("page_table", page_table, (n, page_table.shape[-1]))
     for name, array in (("prompt_lens", prompt_lens), ("start_pos", start_pos)):
         fine = isinstance(array, np.ndarray) and array.dtype == np.int64 and array.shape == (n,)
         require(fine, "{name} must be numpy int64 [{n}], got {array!r}", name=name, n=n, array=array)
@@ -43,11 +51,15 @@ def check_prefill_call(
         require(not tokens[i, end:].any(), "row {i} has tokens after its end {end}", i=i, end=end)
 
 
-def check_decode_call(tokens: Any, page_table: Any, start_pos: Any, slots: int) -> None:
-    """Types, shapes and ranges of ``decode_forward``; idle slots are -1, token 0, null pages."""
-    _torch_int32("tokens", tokens, (slots, 1))
-    _torch_int32("page_table", page_table, (slots, page_table.shape[-1]))
-    _torch_int32("start_pos", start_pos, (slots,))
+def check_decode_shapes(tokens: Any, page_table: Any, start_pos: Any, slots: int) -> None:
+    """Types and shapes of ``decode_forward``, whether or not the device loads the values."""
+    torch_int32("tokens", tokens, (slots, 1))
+    torch_int32("page_table", page_table, (slots, page_table.shape[-1]))
+    torch_int32("start_pos", start_pos, (slots,))
+
+
+def check_decode_inputs(tokens: Ints, page_table: Ints, start_pos: Ints) -> None:
+    """Values that the device loads; idle slots are -1, token 0, null pages."""
     require((start_pos >= -1).all(), "positions below -1: {got}", got=start_pos.tolist())
     idle = start_pos < 0
     require(not idle.all(), "a decode step without a row")
@@ -62,7 +74,12 @@ def check_pages(
 
     ``shared``: pages before the first written one may be other rows' too.
     """
-    require(((tables >= 0) & (tables < pages)).all(), "page ids beyond {pages}: {got}", pages=pages, got=tables.max())
+    require(
+        ((tables >= 0) & (tables < pages)).all(),
+        "page ids beyond {pages}: {got}",
+        pages=pages,
+        got=tables.max(initial=0),
+    )
     needed = -(-ends // page_size)
     require((needed <= tables.shape[1]).all(), "rows longer than the page table: {ends}", ends=ends)
     columns = np.arange(tables.shape[1])
@@ -79,12 +96,12 @@ def check_pages(
         require((counts == 1).all(), "pages {what} twice in a step: {got}", what=what, got=found[counts > 1].tolist())
 
 
-def _distinct_in_rows(tables: Ints, own: npt.NDArray[np.bool_]) -> None:
-    for i, (table, mine) in enumerate(zip(tables, own, strict=True)):
-        require(len(set(table[mine].tolist())) == mine.sum(), "row {i} holds a page twice", i=i)
-
-
-def _torch_int32(name: str, value: Any, shape: tuple[int, ...]) -> None:
+def torch_int32(name: str, value: Any, shape: tuple[int, ...]) -> None:
     fine = isinstance(value, torch.Tensor) and value.dtype == torch.int32 and tuple(value.shape) == shape
     found = f"{getattr(value, 'dtype', type(value).__name__)} {list(getattr(value, 'shape', []))}"
     require(fine, "{name} must be torch int32 {shape}, got {found}", name=name, shape=list(shape), found=found)
+
+
+def _distinct_in_rows(tables: Ints, own: npt.NDArray[np.bool_]) -> None:
+    for i, (table, mine) in enumerate(zip(tables, own, strict=True)):
+        require(len(set(table[mine].tolist())) == mine.sum(), "row {i} holds a page twice", i=i)

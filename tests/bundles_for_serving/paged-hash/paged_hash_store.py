@@ -69,7 +69,7 @@ class PagedStore:
 
     def hashes(self, pages: Ints, lengths: Ints) -> Words:
         """The sum over all cells of each row, read through ``pages`` [r, w] up to ``lengths`` [r]."""
-        width = -(-int(lengths.max()) // self.page_size)
+        width = -(-int(lengths.max(initial=0)) // self.page_size)
         shape = (len(pages), width * self.page_size)
         positions = np.arange(shape[1])
         cells = cell(

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from oracle import BUNDLES, write_checkpoint
+
+from vllm_tt.models.loader import load_class
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,7 +35,8 @@ class Served:
     def allocate(self, pages: int, kv_heads: int, head_size: int, dtype: torch.dtype, layers: int) -> None:
         self.kv_cache = self.adapter.allocate_kv_cache((pages, kv_heads, self.page_size, head_size), dtype, layers)
 
-    def _grow(self, slot: int, length: int) -> None:
+    def grow(self, slot: int, length: int) -> None:
+        """Give the slot pages for ``length`` tokens."""
         for page in range(-(-length // self.page_size)):
             if not self.tables[slot, page]:
                 self.tables[slot, page] = self.free[slot // self.rows_per_lane].pop()
@@ -38,7 +45,7 @@ class Served:
         """Compute (slot, tokens, start, end) rows; the logits [n, V] of each row's last token."""
         tokens = np.zeros((len(rows), max(row[3] for row in rows)), dtype=np.int32)
         for i, (slot, row, _, end) in enumerate(rows):
-            self._grow(slot, end)
+            self.grow(slot, end)
             tokens[i, :end] = row[:end]
         slots = [row[0] for row in rows]
         return self.adapter.prefill_forward(
@@ -57,7 +64,7 @@ class Served:
         tokens, start_pos = np.zeros((slots, 1), dtype=np.int32), np.full(slots, -1, dtype=np.int32)
         table = np.zeros_like(self.tables)
         for slot, (token, position) in rows.items():
-            self._grow(slot, position + 1)
+            self.grow(slot, position + 1)
             tokens[slot], start_pos[slot], table[slot] = token, position, self.tables[slot]
         return self.adapter.decode_forward(
             tokens=torch.from_numpy(tokens),
@@ -129,3 +136,47 @@ def served_llama(llama_host: Any) -> Any:
         return served
 
     return serve
+
+
+@pytest.fixture(scope="session")
+def oracle_class() -> Any:
+    return load_class("generator_vllm:PagedHashForCausalLM", BUNDLES / "paged-hash", "the oracle")
+
+
+@pytest.fixture
+def serve(oracle_class: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Served]:
+    """``serve(capabilities, slots=..., ...)``: the oracle with a KV cache, ready for calls; capitals set its
+    environment.
+    """
+
+    def make(
+        capabilities: dict[str, Any] | None = None,
+        *,
+        slots: int = 6,
+        lanes: int = 1,
+        page_size: int = 8,
+        width: int = 16,
+        pages: int = 200,
+        contract: int | None = None,
+        model: dict[str, Any] | None = None,
+        **environ: str,
+    ) -> Served:
+        from transformers import AutoConfig
+
+        for name, value in environ.items():
+            monkeypatch.setenv(f"PAGED_HASH_{name}", value)
+        attributes = {"model_capabilities": capabilities or {}, "decode_input_update_contract": contract}
+        variant = type("Variant", (oracle_class,), attributes)
+        adapter = variant.initialize_vllm_model(
+            AutoConfig.from_pretrained(write_checkpoint(tmp_path / "model", **model or {})),
+            None,
+            slots,
+            max_seq_len=page_size * width,
+            tt_data_parallel=lanes,
+            optimizations=None,
+        )
+        made = Served(adapter, slots=slots, pages=pages, page_size=page_size, width=width, lanes=lanes)
+        made.allocate(pages, 2, 8, torch.bfloat16, 1)
+        return made
+
+    return make

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from oracle import BUNDLES, EOS, RESERVED, VOCAB_SIZE, expected_tokens, write_checkpoint
+from oracle import EOS, RESERVED, VOCAB_SIZE, expected_tokens
 
 from vllm_tt.contract import Adapter
-from vllm_tt.models.loader import load_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 CHUNKED = {"supports_chunked_prefill": True}
 CACHING = {"supports_prefix_caching": True}
@@ -23,40 +21,6 @@ CACHING = {"supports_prefix_caching": True}
 
 def prompt(length: int, seed: int = 0) -> list[int]:
     return random.Random(f"{length} {seed}").choices(range(RESERVED, VOCAB_SIZE), k=length)
-
-
-@pytest.fixture(scope="module")
-def oracle_class() -> Any:
-    return load_class("generator_vllm:PagedHashForCausalLM", BUNDLES / "paged-hash", "the oracle")
-
-
-@pytest.fixture
-def serve(oracle_class: Any, served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    def make(
-        capabilities: dict[str, bool] | None = None,
-        *,
-        slots: int = 6,
-        lanes: int = 1,
-        page_size: int = 8,
-        width: int = 16,
-        pages: int = 200,
-        eos_every: int = 0,
-        **environ: str,
-    ) -> Any:
-        from transformers import AutoConfig
-
-        for name, value in environ.items():
-            monkeypatch.setenv(f"PAGED_HASH_{name}", value)
-        variant = type("Variant", (oracle_class,), {"model_capabilities": capabilities or {}})
-        config = AutoConfig.from_pretrained(write_checkpoint(tmp_path / "model", eos_every=eos_every))
-        adapter = variant.initialize_vllm_model(
-            config, None, slots, max_seq_len=page_size * width, tt_data_parallel=lanes, optimizations=None
-        )
-        made = served(adapter, slots=slots, pages=pages, page_size=page_size, width=width, lanes=lanes)
-        made.allocate(pages, 2, 8, torch.bfloat16, 1)
-        return made
-
-    return make
 
 
 def test_it_has_the_adapters_methods(serve: Callable[..., Any]) -> None:
@@ -99,7 +63,7 @@ def test_rows_of_mixed_lengths_give_the_reference(serve: Callable[..., Any], opt
 
 
 def test_it_ends_as_the_reference_does(serve: Callable[..., Any]) -> None:
-    out = serve(eos_every=10).generate({1: prompt(5)}, 60)[1]
+    out = serve(model={"eos_every": 10}).generate({1: prompt(5)}, 60)[1]
     assert out[: out.index(EOS) + 1] == expected_tokens(prompt(5), 60, eos_every=10)
 
 
