@@ -55,8 +55,8 @@ class StepQueue:
 
     def drain(self) -> None:
         """Read every step that was submitted; what went wrong in one is raised."""
-        while self._steps:
-            self.result_of(self._steps[-1])
+        for step in list(self._steps):
+            self.result_of(step)
 
     def result_of(self, step: PendingStep) -> ModelRunnerOutput:
         """Read ``step``, and those before it; what went wrong in it is raised."""
