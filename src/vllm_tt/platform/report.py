@@ -22,15 +22,15 @@ def describe(config: VllmConfig, model: Model) -> str:
     """The start-up line of a settled configuration."""
     options = TTConfig.from_additional_config(config.additional_config)
     paths = {
-        "prefix caching": config.cache_config.enable_prefix_caching,
-        "chunked prefill": config.scheduler_config.enable_chunked_prefill,
-        "async scheduling": config.scheduler_config.async_scheduling,
-        "decode interleave": options.decode_interleave_enabled,
+        "prefix caching": _on(config.cache_config.enable_prefix_caching),
+        "chunked prefill": _on(config.scheduler_config.enable_chunked_prefill),
+        "async scheduling": _on(config.scheduler_config.async_scheduling) + _no_overlap(config, options),
+        "decode interleave": _on(options.decode_interleave_enabled),
     }
     return (
         f"Serving {model.name} on {describe_mesh()}: {_topology(lane_shape(config))}, "
         f"at most {_longest(config)} each, {config.cache_config.block_size} tokens a page; "
-        + ", ".join(f"{name} {'on' if on else 'off'}" for name, on in paths.items())
+        + ", ".join(f"{name} {how}" for name, how in paths.items())
         + f", traces {options.trace_mode}, {_sampling(options)}"
     )
 
@@ -52,6 +52,19 @@ def _topology(shape: LaneShape) -> str:
 def _longest(config: VllmConfig) -> str:
     tokens = f"{config.model_config.max_model_len} tokens"
     return f"{tokens} or what the KV cache holds" if config.model_config.original_max_model_len == -1 else tokens
+
+
+def _on(value: object) -> str:
+    return "on" if value else "off"
+
+
+def _no_overlap(config: VllmConfig, options: TTConfig) -> str:
+    """Why decodes wait for one another although vLLM schedules them ahead."""
+    if not config.scheduler_config.async_scheduling:
+        return ""
+    if options.sample_on_device_mode is None or options.always_compat_sampling:
+        return " (no decode overlaps another: sampling on the host)"
+    return "" if options.traces_decode else " (no decode overlaps another: traces none)"
 
 
 def _sampling(options: TTConfig) -> str:

@@ -17,13 +17,19 @@ if TYPE_CHECKING:
     from vllm_tt.worker.outputs import Output
     from vllm_tt.worker.reloads import Reload
 
-__all__ = ["Forward", "Handle", "IncompleteAdapter", "complete"]
+__all__ = ["Forward", "Handle", "IncompleteAdapter", "UnreadableDecode", "complete"]
 
 log = get_logger(__name__)
 
 
 class IncompleteAdapter(TTError):
     """{owner}.initialize_vllm_model() returned {found} that cannot be served: it has no {missing}."""
+
+
+class UnreadableDecode(TTError):
+    """{owner} declares supports_async_decode and its decode_forward() left its output on the device (an object of
+    {found}), but it has no read_decode_output() to read it with.
+    """
 
 
 def complete(adapter: Any, owner: type, *, warm_up: bool) -> Any:
@@ -92,6 +98,8 @@ class Forward:
             )
             events: Any = ()
             if ahead and not _on_host(out):
+                if not hasattr(self._adapter, "read_decode_output"):
+                    raise UnreadableDecode(owner=type(self._adapter).__name__, found=type(out).__name__)
                 out, events = self._adapter.read_decode_output(out, async_read=True)
         events = tuple(events) if isinstance(events, (list, tuple)) else (events,)
         return Handle(out=out, rows=len(inputs.start_pos), sampling=sampling, events=events)

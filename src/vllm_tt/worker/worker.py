@@ -163,6 +163,11 @@ class TTWorker(WorkerBase):
         kv_cache = allocate(self._adapter, kv_cache_config, self.vllm_config, chips_per_lane)
         limits = self._device_limits(chips_per_lane)
         self._forward = Forward(self._adapter, kv_cache, self._config.trace_mode, sample_on_device=limits.decode)
+        if limits.decode:
+            how = (
+                "what to load again" if self._forward.explicit_reloads else "reset_batch alone: it loads all or nothing"
+            )
+            log.info("Device-sampled decodes of %s are told %s", _set(self._adapter_class).__name__, how)
         rows = Rows(self._shape.rows, [self._pages_per_row], self.model_config.get_vocab_size())
         options = RunnerOptions(
             limits=limits,

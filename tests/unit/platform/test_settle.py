@@ -162,7 +162,8 @@ def serving(architecture, paths, mesh="all devices", rows=256, sampling="samplin
 
 
 OFF = "prefix caching off, chunked prefill off, async scheduling off"
-ON = "prefix caching on, chunked prefill on, async scheduling on"
+OVERLAPS = "prefix caching on, chunked prefill on, async scheduling on"
+ON = f"{OVERLAPS} (no decode overlaps another: sampling on the host)"
 
 
 @pytest.mark.parametrize("name", SETTLED)
@@ -192,9 +193,7 @@ LINES = {
     ],
     "mesh by grid": [NO_CACHING, NO_ASYNC, NO_CHUNKS, serving("TTLlamaForCausalLM", OFF, mesh="1x2", rows=16)],
     "device sampling": [
-        serving(
-            "TTQwen2ForCausalLM", ON, sampling="sampling on the device (sample_on_device_mode all)"
-        )
+        serving("TTQwen2ForCausalLM", OVERLAPS, sampling="sampling on the device (sample_on_device_mode all)")
     ],
     "device sampling undeclared": [
         NO_CACHING,

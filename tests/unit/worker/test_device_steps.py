@@ -11,7 +11,7 @@ from vllm_tt.config import TTConfig
 from vllm_tt.contract import Capabilities
 from vllm_tt.sampling.host import SampledRows
 from vllm_tt.sampling.policy import DeviceLimits
-from vllm_tt.worker.forward import Forward
+from vllm_tt.worker.forward import Forward, UnreadableDecode
 from vllm_tt.worker.model_runner import ModelRunner, RunnerOptions
 
 SAMPLES = {"supports_sample_on_device": True}
@@ -237,3 +237,14 @@ def test_an_empty_step_leaves_what_is_ahead():
     server.runner.execute(empty(released=[0, 1, 2], finished=["a", "b", "c"]))
     assert tokens(step.get_output()) == {"a": 6, "b": 12, "c": 22}
     assert server.runner.check() == {"requests": 0, "rows": 0, "pages": 0}
+
+
+def test_an_adapter_that_cannot_read_back_what_it_left_on_the_device(monkeypatch):
+    server = Server(ahead=True)
+    monkeypatch.delattr(FakeAdapter, "read_decode_output")
+    with pytest.raises(UnreadableDecode) as error:
+        server.decode()
+    assert str(error.value) == (
+        "FakeAdapter declares supports_async_decode and its decode_forward() left its output on the device "
+        "(an object of Handle), but it has no read_decode_output() to read it with."
+    )
