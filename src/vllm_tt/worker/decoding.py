@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vllm_tt.batch.build import DecodeBuilder
@@ -50,6 +50,7 @@ class Decoder:
         self._builder = DecodeBuilder(rows)
         self._resident = Resident(rows, capacity=capacity, explicit=forward.explicit_reloads)
         self._told: DeviceSampling | None = None
+        """What the device keeps of the sampling arguments it was sent."""
 
     def plan(self, plan: StepPlan, where: Where) -> Decode:
         """Decide a step; nothing is sent yet."""
@@ -73,7 +74,8 @@ class Decoder:
         handle = self._forward.decode(self._builder.build(decode.plan), decode.reload, step.device, ahead=decode.ahead)
         if decode.where.device:
             self._resident.submitted(decode.plan, decode.page_table, decode.where, decode.reload)
-            self._told = step.device
+            if step.device is not None and step.device is not known:
+                self._told = replace(step.device, logits_rows=())
         else:
             self.forget()
         return step, handle

@@ -136,6 +136,14 @@ def test_with_row_logits_only_that_request_is_sampled_on_the_host():
     assert server.reloads() == ["isr", "isr"]
 
 
+def test_no_logits_are_asked_for_once_that_request_has_ended():
+    server = Server(SPLITS, params={"c": BIASED})
+    server.decode()
+    assert tokens(server.decode("ab", released=[1], finished=["c"])) == {"a": 7, "b": 13}
+    assert "logits_rows" not in server.calls[1]
+    assert server.reloads() == ["isr", "p"]
+
+
 def test_intermediate_chunks_beside_the_last_one():
     server = Server(SPLITS)
     chunk = prefill(("d", 3, 0, 2, True), new=[new_request("d", [1, 2, 3], [5])])
