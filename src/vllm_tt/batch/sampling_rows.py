@@ -7,7 +7,7 @@ draw for it.
 from __future__ import annotations
 
 from enum import IntFlag, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from vllm.sampling_params import SamplingType
@@ -61,6 +61,11 @@ class SamplingRows:
         self.prompt_len: npt.NDArray[np.int64] = np.zeros(rows, dtype=np.int64)
         self.min_end: npt.NDArray[np.int64] = np.zeros(rows, dtype=np.int64)
         """Tokens of prompt and output before which a row may not stop (``min_tokens``)."""
+
+    def takes_likeliest(self, slots: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
+        """Which of ``slots`` take the token that is the likeliest by the model's own logits."""
+        unpenalised: npt.NDArray[np.bool_] = (self.controls[slots] & Control.PENALTIES.value) == 0
+        return (self.temperature[slots] == 0) & unpenalised
 
     def bind(self, slot: int, params: SamplingParams, prompt_len: int) -> None:
         """Take a request's parameters into its slot."""

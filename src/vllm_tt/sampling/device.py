@@ -79,7 +79,10 @@ def device_params(
     for row, slot in zip(index.tolist(), slots.tolist(), strict=True):
         if rows.controls[slot] & Control.SEED.value:
             seeds[row] = in_32_bits(int(rows.seed[slot]))
-    num_logprobs = column(rows.num_logprobs, NO_LOGPROBS)
+    counts = rows.num_logprobs.copy()
+    # The likeliest token is the chosen one, whose logprob a device gives that gives no others.
+    counts[(counts == 1) & rows.takes_likeliest(np.arange(len(counts)))] = 0
+    num_logprobs = column(counts, NO_LOGPROBS)
     return DeviceSamplingParams(
         temperature=column(rows.temperature, 0.0),
         top_k=column(rows.top_k, 1),

@@ -185,8 +185,9 @@ def _unavailable_logprobs(plan: StepPlan, rows: SamplingRows, limits: DeviceLimi
     asked = rows.num_logprobs[slots]
     if limits.max_logprobs <= 0:
         # The chosen token's alone: it is also the likeliest one's where nothing but the logits chose it.
-        plain = (rows.temperature[slots] == 0) & ((rows.controls[slots] & Control.PENALTIES.value) == 0)
-        most = np.where(plain, limits.max_logprobs + (limits.max_logprobs == 0), limits.max_logprobs)
+        most = np.where(
+            rows.takes_likeliest(slots), limits.max_logprobs + (limits.max_logprobs == 0), limits.max_logprobs
+        )
         return asked > most
     # The chosen token is looked up among the likeliest: there if it is one of them whatever was drawn.
     reach = np.where((rows.controls[slots] & Control.PENALTIES.value) == 0, rows.top_k[slots], rows.vocab_size)

@@ -88,7 +88,7 @@ class SamplingStep:
             output.tokens[at],
             None if output.logprobs is None else output.logprobs[at],
             None if output.indices is None else output.indices[at],
-            self.rows.sampling.temperature[slots] == 0,
+            self.rows.sampling.takes_likeliest(slots),
             self.rows.sampling,
         )
         if not host.size:

@@ -43,6 +43,16 @@ def test_each_row_has_its_own_parameters():
     )
 
 
+def test_the_likeliest_tokens_logprob_is_the_chosen_ones_where_that_is_the_same():
+    rows = rows_of(
+        s0=SamplingParams(temperature=0, logprobs=1),
+        s1=SamplingParams(temperature=0, logprobs=1, presence_penalty=0.5),
+        s2=SamplingParams(temperature=1, logprobs=1),
+        s3=SamplingParams(temperature=0, logprobs=2),
+    )
+    assert params_of(rows, 4, (0, 0), (1, 1), (2, 2), (3, 3)).num_logprobs == [0, 1, 1, 2]
+
+
 def test_rows_of_a_prefill_are_not_slots():
     rows = rows_of(s3=SamplingParams(temperature=0.5), s1=SamplingParams(temperature=0.25))
     assert params_of(rows, 3, (0, 3), (2, 1)).temperature == [0.5, 0.0, 0.25]

@@ -10,6 +10,7 @@ from vllm_tt.batch.rows import Rows
 from vllm_tt.config import TTConfig
 from vllm_tt.contract import Capabilities
 from vllm_tt.sampling.host import SampledRows
+from vllm_tt.sampling.logprobs import UNKNOWN_RANK
 from vllm_tt.sampling.policy import DeviceLimits
 from vllm_tt.worker.forward import Forward, UnreadableDecode
 from vllm_tt.worker.model_runner import ModelRunner, RunnerOptions
@@ -165,6 +166,13 @@ def test_logprobs_of_the_device(asked, likeliest):
     assert row.logprob_token_ids.shape[1] == 1 + likeliest
     assert row.sampled_token_ranks.tolist() == [1]
     assert server.host.asked == []
+
+
+def test_the_rank_of_a_penalised_token_is_unknown():
+    params = SamplingParams(temperature=0, logprobs=0, presence_penalty=0.5)
+    server = Server(SAMPLES | {"max_device_logprobs": 0}, params={"a": params})
+    result = server.decode()
+    assert result.logprobs.slice_request(result.req_id_to_index["a"], 1).sampled_token_ranks.tolist() == [UNKNOWN_RANK]
 
 
 def test_penalties_send_the_histories():
