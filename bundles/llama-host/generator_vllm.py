@@ -1,13 +1,17 @@
 """Llama-architecture models on the host: the adapter contract, implemented with torch.
 
-`Llama` is the model, named as its checkpoints are; `LlamaForCausalLM` is what the server calls.
+`Llama` is the model, named as its checkpoints are; `LlamaForCausalLM` is what the server calls. `HostDevice` plays the
+device: it runs what it is given in order, in a thread of its own, samples, and goes on from the tokens it sampled.
 """
+
+from functools import partial
 
 import torch
 from torch import nn
 
 from vllm_tt.host.attention import PagedAttention
 from vllm_tt.host.checkpoint import checkpoint_folder
+from vllm_tt.host.device import HostDevice
 from vllm_tt.host.frequencies import Rope
 from vllm_tt.host.kv_cache import PagedKV
 from vllm_tt.host.mlp import GatedMLP
@@ -15,6 +19,9 @@ from vllm_tt.host.norm import RMSNorm
 from vllm_tt.host.rotary import RotaryEmbedding
 from vllm_tt.host.step import DecodeStep, PrefillStep
 from vllm_tt.host.weights import load_weights
+
+MAX_LOGPROBS = 20
+"""The likeliest tokens that are returned with their logprobs; clients of the OpenAI API may ask for so many."""
 
 
 class Layer(nn.Module):
@@ -26,10 +33,13 @@ class Layer(nn.Module):
             heads=heads,
             kv_heads=config.num_key_value_heads or heads,
             head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
-            bias=config.attention_bias,
+            bias=getattr(config, "attention_bias", False),
         )
         self.mlp = GatedMLP(
-            config.hidden_size, config.intermediate_size, activation=config.hidden_act, bias=config.mlp_bias
+            config.hidden_size,
+            config.intermediate_size,
+            activation=config.hidden_act,
+            bias=getattr(config, "mlp_bias", False),
         )
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
@@ -58,7 +68,16 @@ class Llama(nn.Module):
 
 
 class LlamaForCausalLM:
-    model_capabilities = {"supports_prefix_caching": True, "supports_chunked_prefill": True}
+    model_capabilities = {
+        "supports_prefix_caching": True,
+        "supports_chunked_prefill": True,
+        "supports_async_decode": True,
+        "supports_sample_on_device": True,
+        "supports_device_seeds": True,
+        "supports_row_logits": True,
+        "max_device_logprobs": MAX_LOGPROBS,
+    }
+    decode_input_update_contract = 1
 
     @classmethod
     def get_max_tokens_all_users(cls, *, max_model_len, max_num_seqs, **_):
@@ -79,8 +98,7 @@ class LlamaForCausalLM:
         self.model = model
         self.rotary = RotaryEmbedding(Rope.from_config(hf_config))
         self.kv_heads = hf_config.num_key_value_heads or hf_config.num_attention_heads
-        self.vocab_size = hf_config.vocab_size
-        self.mesh_device = mesh_device
+        self.device = HostDevice(mesh_device, vocab_size=hf_config.vocab_size, max_logprobs=MAX_LOGPROBS)
         self.lanes, self.rows_per_lane = lanes, max_batch_size // lanes
 
     def allocate_kv_cache(self, shape, dtype, num_layers):
@@ -114,20 +132,32 @@ class LlamaForCausalLM:
             start_pos=torch.zeros(max_batch_size, dtype=torch.int32),
         )
 
-    @torch.inference_mode()
-    def prefill_forward(self, *, tokens, page_table, kv_cache, prompt_lens, start_pos, empty_slots, **_):
+    def prefill_forward(
+        self, *, tokens, page_table, kv_cache, prompt_lens, start_pos, empty_slots, enable_trace=False, **sampling
+    ):
+        """Logits [n, 1, V], or what ``sampling`` (sampling_params, logits_rows) asks for."""
         table = self.pages_of_lanes(page_table, torch.tensor(empty_slots), kv_cache)
         step = PrefillStep.build(tokens, table, start_pos, prompt_lens, kv_cache[0].page_size)
-        return self.model(step, self.rotary, kv_cache)[:, None]
+        compute = partial(self.model, step, self.rotary, kv_cache)
+        return self.device.prefill(compute, tokens=tokens, prompt_lens=prompt_lens, **sampling)
 
-    @torch.inference_mode()
-    def decode_forward(self, *, tokens, page_table, kv_cache, start_pos, **_):
+    def decode_forward(self, *, kv_cache, enable_trace=False, read_from_device=True, **inputs):
+        """Logits [B, 1, V], or what ``inputs`` (sampling_params, logits_rows, ...) ask for; or a handle, at once."""
+        out = self.device.decode(partial(self.decode_step, kv_cache), **inputs)
+        return out.result() if read_from_device else out
+
+    def decode_step(self, kv_cache, tokens, positions, page_table):
+        """In the device's thread, with what the device holds: logits [t, V] of the slots that are not idle."""
         table = self.pages_of_lanes(page_table, torch.arange(len(tokens)), kv_cache)
-        step = DecodeStep.build(tokens, table, start_pos, kv_cache[0].page_size)
-        logits = torch.zeros((len(tokens), 1, self.vocab_size))
-        if len(step.live):
-            logits[step.live, 0] = self.model(step, self.rotary, kv_cache)
-        return logits
+        step = DecodeStep.build(tokens, table, positions, kv_cache[0].page_size)
+        return self.model(step, self.rotary, kv_cache)
+
+    def read_decode_output(self, out, async_read=True):
+        return self.device.read(out, async_read)
+
+    def process_decode_output_host(self, out, is_tokens):
+        """Waits for the step; what went wrong in it is raised here."""
+        return out.result()
 
     def pages_of_lanes(self, page_table, slots, kv_cache):
         """Page ids count from zero in every lane; in the host's cache the lanes follow one another."""

@@ -1,39 +1,6 @@
-"""Adapters that are wrong in one way each, as mixins for a right one, with the rows that must say so."""
+"""Adapters that are wrong in one way each, as mixins for the reference adapter, with the rows that must say so."""
 
 import torch
-
-EVERYTHING = {
-    "supports_prefix_caching": True,
-    "supports_chunked_prefill": True,
-    "supports_async_decode": True,
-    "supports_sample_on_device": True,
-}
-
-
-class Complete:
-    """All that the contract knows, done right: the split with handles, and greedy sampling on "the device"."""
-
-    model_capabilities = EVERYTHING
-    decode_input_update_contract = 1
-    held = None
-
-    def prefill_forward(self, *, sampling_params=None, **kwargs):
-        logits = super().prefill_forward(**kwargs)
-        return logits[:, -1].argmax(-1) if sampling_params else logits
-
-    def decode_forward(self, *, tokens, read_from_device, sampling_params=None, reload_inputs=True, **kwargs):
-        kwargs = {key: value for key, value in kwargs.items() if not key.startswith(("reload", "reset"))}
-        inputs = tokens if reload_inputs else self.held[:, None].int()
-        out = super().decode_forward(tokens=inputs, read_from_device=read_from_device, **kwargs)
-        if sampling_params:
-            out = self.held = out[:, -1].argmax(-1)
-        return out if read_from_device else {"on the device": out}
-
-    def read_decode_output(self, out, async_read=True):
-        return {"on the host": out["on the device"]}, []
-
-    def process_decode_output_host(self, out, is_tokens):
-        return out["on the host"]
 
 
 class DecodesOnePositionEarly:
@@ -62,7 +29,7 @@ class AnswersInTheOrderOfRows:
     def decode_forward(self, *, start_pos, **kwargs):
         out = super().decode_forward(start_pos=start_pos, **kwargs)
         live = start_pos >= 0
-        return torch.cat([out[live], out[~live]])
+        return torch.cat([out[live], out[~live]]) if isinstance(out, torch.Tensor) else out
 
 
 class PrefillsTheLastRowFirst:
@@ -124,17 +91,6 @@ class ReadsBackWithoutEvents:
         return super().read_decode_output(out)[0]
 
 
-class SamplesTheSecondBest:
-    def prefill_forward(self, *, sampling_params=None, **kwargs):
-        logits = super().prefill_forward(**kwargs)
-        return logits[:, -1].topk(2).indices[:, 1] if sampling_params else logits
-
-
-class ForgetsTheTokenItSampled:
-    def decode_forward(self, *, reload_inputs=True, **kwargs):
-        return super().decode_forward(reload_inputs=True, **kwargs)
-
-
 class LeavesOutADimension:
     def decode_forward(self, **kwargs):
         out = super().decode_forward(**kwargs)
@@ -164,8 +120,6 @@ BREAKAGES = {
     DecodesIdleSlotsToo: ("idle-rows", "1 token in slot 0 and 1 token in slot 1, 1 decode step"),
     ReadsBackTheStepBefore: ("async-split", None),
     ReadsBackWithoutEvents: ("async-split", "1 token in slot 0, 1 decode step"),
-    SamplesTheSecondBest: ("device-sampling", "1 token in slot 0"),
-    ForgetsTheTokenItSampled: ("device-sampling", "1 token in slot 0, 2 decode steps"),
     LeavesOutADimension: ("prefill-decode", "1 token in slot 0, 1 decode step"),
     CannotDoOneToken: ("prefill-decode", "1 token in slot 0"),
     GivesNotANumber: ("prefill-decode", "1 token in slot 0, 1 decode step"),

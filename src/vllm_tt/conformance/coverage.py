@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vllm_tt.conformance.rig import Chunk, Token
+from vllm_tt.conformance.sampled import Ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,10 @@ class Step:
         if self.start is None:
             self._compute(rig, pages, 0, self.end - 1)
             rows = [Token(slot=i, token=1, position=self.end - 1, pages=pages[i]) for i in range(self.rows)]
-            rig.decode(rows, sampled=self.sampled)
+            if self.sampled:
+                rig.sample(rows, Ask.greedy(rig.sizes.slots))
+            else:
+                rig.decode(rows)
             return
         if self.start:
             self._compute(rig, pages, 0, self.start)
@@ -51,7 +55,10 @@ class Step:
         """Prefill the rows; what comes before a later step must have been computed too."""
         if end > start:
             chunks = [Chunk(slot=i, tokens=[1] * end, start=start, end=end, pages=own) for i, own in enumerate(pages)]
-            rig.prefill(chunks, sampled=sampled)
+            if sampled:
+                rig.sample_prefill(chunks, Ask.greedy(len(chunks)))
+            else:
+                rig.prefill(chunks)
 
 
 def emitted(rig: Rig) -> Iterator[Step]:

@@ -9,19 +9,14 @@ import numpy as np
 import torch
 
 from vllm_tt.batch.step_input import DecodeInput, PrefillInput
-from vllm_tt.contract import DeviceSamplingParams
-from vllm_tt.errors import TTError
+from vllm_tt.conformance.sampled import Answer, Ask, BadReturn, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from vllm_tt.contract import Capabilities
 
-__all__ = ["BadReturn", "Chunk", "Rig", "Sizes", "Token"]
-
-
-class BadReturn(TTError):
-    """{method}() must return {expected}, got {found}."""
+__all__ = ["Chunk", "Rig", "Sizes", "Submitted", "Token"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +58,17 @@ class Token:
     token: int
     position: int
     pages: Sequence[int]
+    late: bool = False
+    """The host is a step behind: it sends the position before."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Submitted:
+    """A decode whose output is on the device still."""
+
+    out: Any
+    ask: Ask | None
+    events: Sequence[Any] = ()
 
 
 class Rig:
@@ -73,6 +79,18 @@ class Rig:
         self.kv_cache = kv_cache
         self.sizes = sizes
         self.capabilities = capabilities
+        self._table: torch.Tensor | None = None
+        """The page table that the device was sent last."""
+
+    @property
+    def takes_commands(self) -> bool:
+        """Whether decode is told command by command what to load again."""
+        return getattr(self.adapter, "decode_input_update_contract", None) == 1
+
+    def can_go_on(self, rows: Sequence[Token]) -> bool:
+        """Whether a decode of ``rows`` need not load everything: without commands, new pages come with all else."""
+        table = self._decode_input(rows).page_table
+        return self.takes_commands or (self._table is not None and torch.equal(self._table, table))
 
     def warm_up(self, *, trace: bool) -> None:
         sampled = self.capabilities.supports_sample_on_device
@@ -86,11 +104,36 @@ class Rig:
             num_blocks=self.sizes.width,
         )
 
-    def prefill(self, chunks: Sequence[Chunk], *, sampled: bool = False) -> torch.Tensor:
-        """Logits [n, V] of each chunk's last token, or with ``sampled`` tokens [n]."""
+    def prefill(self, chunks: Sequence[Chunk]) -> torch.Tensor:
+        """Logits [n, V] of each chunk's last token."""
+        return self._logits(self._prefill(chunks, {}), "prefill_forward", len(chunks))
+
+    def sample_prefill(self, chunks: Sequence[Chunk], ask: Ask) -> Answer:
+        """Each chunk's next token."""
+        words = {name: value for name, value in ask.keywords().items() if name in ("sampling_params", "logits_rows")}
+        return Answer.of(self._prefill(chunks, words), "prefill_forward", ask, self.sizes.vocab_size)
+
+    def decode(self, rows: Sequence[Token], *, split: bool = False) -> torch.Tensor:
+        """Logits [B, V] by slot; ``split`` submits, reads back and processes separately."""
+        return self._logits(self._finished(self._submit(rows, None, False, split)), "decode_forward", self.sizes.slots)
+
+    def sample(self, rows: Sequence[Token], ask: Ask, *, goes_on: bool = False, split: bool = False) -> Answer:
+        """Every slot's next token; with ``goes_on`` the device holds tokens, positions and parameters."""
+        return self.finish(self.submit(rows, ask, goes_on=goes_on, split=split))
+
+    def submit(self, rows: Sequence[Token], ask: Ask, *, goes_on: bool = False, split: bool = True) -> Submitted:
+        """A decode that `finish` reads; without ``split`` the adapter reads it at once."""
+        return self._submit(rows, ask, goes_on, split)
+
+    def finish(self, submitted: Submitted) -> Answer:
+        """Every slot's next token."""
+        assert submitted.ask is not None
+        out = self._finished(submitted)
+        return Answer.of(out, "decode_forward", submitted.ask, self.sizes.vocab_size)
+
+    def _prefill(self, chunks: Sequence[Chunk], words: Mapping[str, Any]) -> Any:
         inputs = self._prefill_input(chunks)
-        more = {"sampling_params": DeviceSamplingParams.greedy(len(chunks))} if sampled else {}
-        out = self.adapter.prefill_forward(
+        return self.adapter.prefill_forward(
             tokens=inputs.tokens,
             page_table=inputs.page_table,
             kv_cache=self.kv_cache,
@@ -98,18 +141,12 @@ class Rig:
             prompt_lens=inputs.prompt_lens,
             start_pos=inputs.start_pos,
             empty_slots=inputs.empty_slots,
-            **more,
+            **words,
         )
-        return self._result(out, "prefill_forward", len(chunks), sampled)
 
-    def decode(
-        self, rows: Sequence[Token], *, sampled: bool = False, split: bool = False, goes_on: bool = False
-    ) -> torch.Tensor:
-        """Logits [B, V] by slot, or with ``sampled`` tokens [B].
-
-        split: submit, read back and process separately; goes_on: the device holds tokens and positions.
-        """
+    def _submit(self, rows: Sequence[Token], ask: Ask | None, goes_on: bool, split: bool) -> Submitted:
         inputs = self._decode_input(rows)
+        commands = self._commands(ask is not None, goes_on, inputs.page_table)
         out = self.adapter.decode_forward(
             tokens=inputs.tokens,
             page_table=inputs.page_table,
@@ -117,24 +154,27 @@ class Rig:
             start_pos=inputs.start_pos,
             enable_trace=False,
             read_from_device=not split,
-            **self._commands(sampled, goes_on),
+            **commands,
+            **(ask.keywords() if ask else {}),
         )
-        if split and not _on_host(out):
-            out = self._read_back(out)
-        if not _on_host(out) and hasattr(self.adapter, "process_decode_output_host"):
-            out = self.adapter.process_decode_output_host(out, is_tokens=sampled)
-        return self._result(out, "decode_forward", self.sizes.slots, sampled)
-
-    def _read_back(self, out: Any) -> Any:
-        import ttnn
-
+        if not split or _on_host(out):
+            return Submitted(out=out, ask=ask)
         found = self.adapter.read_decode_output(out, async_read=True)
         if not isinstance(found, tuple) or len(found) != 2:
             expected = "a pair of outputs and events"
-            raise BadReturn(method="read_decode_output", expected=expected, found=_shown(found))
+            raise BadReturn(method="read_decode_output", expected=expected, found=shown(found))
         out, events = found
-        for event in events if isinstance(events, (list, tuple)) else [events]:
-            ttnn.event_synchronize(event)
+        return Submitted(out=out, ask=ask, events=events if isinstance(events, (list, tuple)) else [events])
+
+    def _finished(self, submitted: Submitted) -> Any:
+        if submitted.events:
+            import ttnn
+
+            for event in submitted.events:
+                ttnn.event_synchronize(event)
+        out = submitted.out
+        if not _on_host(out) and hasattr(self.adapter, "process_decode_output_host"):
+            out = self.adapter.process_decode_output_host(out, is_tokens=submitted.ask is not None)
         return out
 
     def _prefill_input(self, chunks: Sequence[Chunk]) -> PrefillInput:
@@ -153,7 +193,7 @@ class Rig:
         tokens = np.zeros((self.sizes.slots, 1), dtype=np.int32)
         start_pos = np.full(self.sizes.slots, -1, dtype=np.int32)
         for row in rows:
-            tokens[row.slot], start_pos[row.slot] = row.token, row.position
+            tokens[row.slot], start_pos[row.slot] = row.token, row.position - row.late
         return DecodeInput(
             tokens=torch.from_numpy(tokens),
             page_table=self._tables([(row.slot, row.pages, row.position + 1) for row in rows], self.sizes.slots),
@@ -168,38 +208,28 @@ class Rig:
             table[index, :held] = pages[:held]
         return torch.from_numpy(table)
 
-    def _commands(self, sampled: bool, goes_on: bool) -> dict[str, Any]:
-        commands: dict[str, Any] = {"sampling_params": DeviceSamplingParams.greedy(self.sizes.slots)} if sampled else {}
-        if getattr(self.adapter, "decode_input_update_contract", None) == 1:
-            return commands | {
+    def _commands(self, sampled: bool, goes_on: bool, page_table: torch.Tensor) -> dict[str, bool]:
+        before, self._table = self._table, page_table
+        if self.takes_commands:
+            return {
                 "reload_inputs": not goes_on,
-                "reload_page_table": False,
+                "reload_page_table": goes_on and (before is None or not torch.equal(before, page_table)),
                 "reload_sampling_params": sampled and not goes_on,
-                "reset_sampling_state": False,
+                "reset_sampling_state": sampled and not goes_on,
             }
-        return commands | ({"reset_batch": not goes_on} if sampled else {})
+        return {"reset_batch": not goes_on} if sampled else {}
 
-    def _result(self, out: Any, method: str, rows: int, sampled: bool) -> torch.Tensor:
+    def _logits(self, out: Any, method: str, rows: int) -> torch.Tensor:
         if isinstance(out, tuple) and out:
             out = out[0]
         vocab = self.sizes.vocab_size
-        if sampled:
-            if isinstance(out, torch.Tensor) and out.numel() == rows and out.shape[0] == rows:
-                return out.reshape(rows).long()
-            raise BadReturn(method=method, expected=f"tokens [{rows}] or [{rows}, 1]", found=_shown(out))
         fits = isinstance(out, torch.Tensor) and out.dim() == 3 and out.shape[0] == rows and out.shape[2] >= vocab
         if not fits:
             expected = f"host logits [{rows}, 1, {vocab}] or [{rows}, tokens, {vocab}]"
-            raise BadReturn(method=method, expected=expected, found=_shown(out))
+            raise BadReturn(method=method, expected=expected, found=shown(out))
         return out[:, -1, :vocab].detach().float().clone()
 
 
 def _on_host(out: Any) -> bool:
     first = out[0] if isinstance(out, tuple) and out else out
     return isinstance(first, torch.Tensor)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
-    return f"a {type(value).__name__}" if value is not None else "None"

@@ -11,7 +11,7 @@ from vllm_tt.conformance.compare import TOLERANCES
 from vllm_tt.conformance.coverage import emitted, programs
 from vllm_tt.conformance.faults import cause_text, described, source_line
 from vllm_tt.conformance.report import Row
-from vllm_tt.conformance.rig import Chunk, Rig, Token
+from vllm_tt.conformance.tries import Tries
 from vllm_tt.errors import ConfigError, TTError
 
 if TYPE_CHECKING:
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vllm_tt.conformance.cases import Case
-    from vllm_tt.conformance.checks import Check
+    from vllm_tt.conformance.check_row import Check
     from vllm_tt.conformance.loading import Subject
     from vllm_tt.conformance.memory import DRAM
     from vllm_tt.conformance.operations import Operations
     from vllm_tt.conformance.request import Request
+    from vllm_tt.conformance.rig import Rig
 
 __all__ = ["NotWarmedUp", "Run", "ValuesAreZero", "run_check"]
 
@@ -125,40 +126,16 @@ class Run:
             yield run_check(check, bench, self._subject.folder)
 
     def _calls(self) -> list[tuple[str, Callable[[], str]]]:
-        """Every other kind of call once, for its shapes and arguments."""
         declared = self._subject.capabilities
         stages: list[tuple[str, Callable[[], str]]] = [
-            ("prefill", lambda: self._prefill(sampled=False)),
-            ("decode", self._decode),
+            ("prefill", lambda: Tries(self._ready).prefill()),
+            ("decode", lambda: Tries(self._ready).decode()),
         ]
         if declared.supports_async_decode:
-            stages.append(("async-split", lambda: self._decode(split=True)))
+            stages.append(("async-split", lambda: Tries(self._ready).decode(split=True)))
         if declared.supports_sample_on_device:
-            stages.append(("device-sampling", self._sample))
+            stages.append(("device-sampling", lambda: Tries(self._ready).sample()))
         return stages
-
-    def _prefill(self, *, sampled: bool) -> str:
-        size, rows = self._subject.sizes.page_size, min(2, self._subject.sizes.slots)
-        chunks = [
-            Chunk(slot=i, tokens=[1] * (size + 1), start=0, end=size + i, pages=[2 * i + 1, 2 * i + 2])
-            for i in range(rows)
-        ]
-        found = self._ready.prefill(chunks, sampled=sampled)
-        return f"{rows} prompts of {size} tokens and more give {list(found.shape)}"
-
-    def _decode(self, *, split: bool = False, sampled: bool = False) -> str:
-        self._prefill(sampled=sampled)
-        size, rows = self._subject.sizes.page_size, min(2, self._subject.sizes.slots)
-        tokens = [Token(slot=i, token=1, position=size + i, pages=[2 * i + 1, 2 * i + 2]) for i in range(rows)]
-        found = self._ready.decode(tokens, split=split, sampled=sampled)
-        idle = self._subject.sizes.slots - rows
-        return f"{rows} rows and {idle} idle slots give {list(found.shape)}"
-
-    def _sample(self) -> str:
-        self._decode(sampled=True, split=self._subject.capabilities.supports_async_decode)
-        size = self._subject.sizes.page_size
-        self._ready.decode([Token(slot=0, token=0, position=size + 1, pages=[1, 2])], sampled=True, goes_on=True)
-        return "tokens after a prefill, a decode, and one that goes on from it"
 
     def _covers(self) -> str:
         if not self._watched.computed:
@@ -175,8 +152,8 @@ class Run:
 
 def run_check(check: Check, bench: Bench, folder: Path) -> Row:
     """The row of one check; ``folder`` is the bundle's, whose lines are named in faults."""
-    if check.declared and not getattr(bench.rig.capabilities, check.declared):
-        return Row(name=check.name, status="skip", detail=f"{check.declared} is not declared")
+    if missing := check.undeclared(bench.rig.capabilities):
+        return Row(name=check.name, status="skip", detail=f"{missing} is not declared")
 
     def fault_of(case: Case) -> str | None:
         try:

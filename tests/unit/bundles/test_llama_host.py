@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from transformers import LlamaConfig
+from transformers import LlamaConfig, MistralConfig, MistralForCausalLM
 from transformers import LlamaForCausalLM as Reference
+
+from vllm_tt.contract import DeviceSamplingParams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -203,6 +205,67 @@ def test_a_sharded_checkpoint_loads(checkpoint: Callable[..., tuple[Path, Any]],
     assert len(list(folder.glob("*.safetensors"))) > 2
     tokens = prompt(9)
     assert served_llama(folder).generate({1: tokens}, 8) == {1: reference(model, tokens, 8)[0]}
+
+
+def decode_inputs(served: Any, rows: dict[int, tuple[int, int]], **more: Any) -> dict[str, Any]:
+    """A decode's arguments, as the worker sends them: slot -> (token, position)."""
+    slots = len(served.tables)
+    tokens, start_pos = torch.zeros((slots, 1), dtype=torch.int32), torch.full((slots,), -1, dtype=torch.int32)
+    for slot, (token, position) in rows.items():
+        tokens[slot], start_pos[slot] = token, position
+    return {
+        "tokens": tokens,
+        "start_pos": start_pos,
+        "page_table": torch.from_numpy(served.tables.copy()),
+        "kv_cache": served.kv_cache,
+        "enable_trace": True,
+        "sampling_params": DeviceSamplingParams.greedy(slots),
+        "reload_page_table": False,
+    } | more
+
+
+def test_two_steps_in_flight_give_the_tokens_of_transformers(
+    checkpoint: Callable[..., tuple[Path, Any]], served_llama: Any
+) -> None:
+    folder, model = checkpoint()
+    served = served_llama(folder)
+    prompts = {3: prompt(5), 0: prompt(11)}
+    expected = {slot: reference(model, tokens, 20)[0] for slot, tokens in prompts.items()}
+    served.prefill(*[(slot, tokens, 0, len(tokens)) for slot, tokens in prompts.items()])
+    for slot, tokens in prompts.items():
+        served.grow(slot, len(tokens) + 20)
+    adapter, found, unread = served.adapter, {slot: [row[0]] for slot, row in expected.items()}, []
+    for step in range(19):
+        known = {slot: (row[0], len(prompts[slot])) for slot, row in expected.items()} if step == 0 else {}
+        more = dict.fromkeys(("reload_inputs", "reload_sampling_params", "reset_sampling_state"), step == 0)
+        out = adapter.decode_forward(read_from_device=False, **decode_inputs(served, known, **more))
+        unread.append(adapter.read_decode_output(out, async_read=True)[0])
+        if len(unread) == 2:
+            tokens = adapter.process_decode_output_host(unread.pop(0), is_tokens=True)
+            found = {slot: [*row, int(tokens[slot])] for slot, row in found.items()}
+    tokens = adapter.process_decode_output_host(unread.pop(), is_tokens=True)
+    assert {slot: [*row, int(tokens[slot])] for slot, row in found.items()} == expected
+
+
+def test_a_mistral_configuration_has_no_biases_to_name(tmp_path: Path, served_llama: Any) -> None:
+    torch.manual_seed(11)
+    config = MistralConfig(
+        vocab_size=VOCAB,
+        hidden_size=48,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=6,
+        num_key_value_heads=3,
+        head_dim=8,
+        max_position_embeddings=128,
+        initializer_range=0.2,
+        sliding_window=None,
+    )
+    assert not hasattr(config, "mlp_bias")
+    model = MistralForCausalLM(config).eval()
+    model.save_pretrained(tmp_path)
+    tokens = prompt(9)
+    assert served_llama(tmp_path).generate({1: tokens}, 8) == {1: reference(model, tokens, 8)[0]}
 
 
 def test_the_metadata_names_the_class(llama_host: Any) -> None:

@@ -53,8 +53,14 @@ def test_an_adapter_on_the_host_passes_on_an_emulated_mesh(tiny, tmp_path):
         ("row-alone", "pass"),
         ("foreign-pages", "pass"),
         ("idle-rows", "pass"),
-        ("async-split", "skip"),
-        ("device-sampling", "skip"),
+        ("async-split", "pass"),
+        ("async-overlap", "pass"),
+        ("device-sampling", "pass"),
+        ("reloads", "pass"),
+        ("row-logits", "pass"),
+        ("seeds", "pass"),
+        ("penalties", "pass"),
+        ("logprobs", "pass"),
     ]
     assert report.ok
     assert tuple(heard) == report.rows

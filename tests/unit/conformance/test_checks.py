@@ -1,17 +1,30 @@
 from pathlib import Path
 
 import pytest
-from breakages import BREAKAGES, EVERYTHING, Complete
+from breakages import BREAKAGES
+from sampling_breakages import SAMPLING_BREAKAGES
 
 from vllm_tt.conformance.checks import CHECKS
 from vllm_tt.conformance.sequence import run_check
 
 BY_NAME = {check.name: check for check in CHECKS}
 FOLDER = Path(__file__).parents[2] / "support"
+ALL = BREAKAGES | SAMPLING_BREAKAGES
 
 
-def test_a_complete_adapter_passes_every_row(llama_host, bench_of):
-    bench = bench_of(type("Right", (Complete, llama_host), {}))
+class Legacy:
+    """The reference adapter before there were commands: a boolean for all of them."""
+
+    decode_input_update_contract = None
+
+    def decode_forward(self, *, reset_batch=True, **kwargs):
+        commands = ("reload_inputs", "reload_page_table", "reload_sampling_params", "reset_sampling_state")
+        return super().decode_forward(**kwargs, **dict.fromkeys(commands, reset_batch))
+
+
+@pytest.mark.parametrize("base", [object, Legacy], ids=["commands", "reset_batch"])
+def test_a_complete_adapter_passes_every_row(base, llama_host, bench_of):
+    bench = bench_of(type("Right", (base, llama_host) if base is not object else (llama_host,), {}))
     rows = [run_check(check, bench, FOLDER) for check in CHECKS]
     assert [(row.name, row.status, row.case) for row in rows] == [(check.name, "pass", "") for check in CHECKS]
     assert rows[0].detail.startswith("prefill then decode equals one longer prefill (largest difference ")
@@ -21,14 +34,15 @@ def test_a_complete_adapter_passes_every_row(llama_host, bench_of):
 def test_what_is_not_declared_is_not_looked_at(llama_host, bench_of):
     bench = bench_of(type("Plain", (llama_host,), {"model_capabilities": {}}))
     skipped = {row.name: row.detail for check in CHECKS if (row := run_check(check, bench, FOLDER)).status == "skip"}
-    assert skipped == {check.name: f"{check.declared} is not declared" for check in CHECKS if check.declared}
-    assert {check.declared for check in CHECKS} == {"", *EVERYTHING}
+    assert skipped == {check.name: f"{check.declared[0]} is not declared" for check in CHECKS if check.declared}
+    off_by_default = llama_host.model_capabilities.keys()
+    assert {name for check in CHECKS for name in check.declared} == {*off_by_default, "supports_device_penalties"}
 
 
-@pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("breakage", ALL, ids=lambda one: one.__name__)
 def test_an_adapter_that_is_wrong_in_one_way_fails_the_right_row(breakage, llama_host, bench_of):
-    name, case = BREAKAGES[breakage]
-    bench = bench_of(type(breakage.__name__, (breakage, Complete, llama_host), {}))
+    name, case = ALL[breakage]
+    bench = bench_of(type(breakage.__name__, (breakage, llama_host), {}))
     row = run_check(BY_NAME[name], bench, FOLDER)
     assert row.status == "fail"
     assert row.case
@@ -38,7 +52,7 @@ def test_an_adapter_that_is_wrong_in_one_way_fails_the_right_row(breakage, llama
 
 def test_what_an_adapter_raises_is_named_with_its_line(llama_host, bench_of):
     breakage = next(one for one in BREAKAGES if one.__name__ == "CannotDoOneToken")
-    row = run_check(CHECKS[0], bench_of(type("Broken", (breakage, Complete, llama_host), {})), FOLDER)
+    row = run_check(CHECKS[0], bench_of(type("Broken", (breakage, llama_host), {})), FOLDER)
     line = next(
         number
         for number, text in enumerate((FOLDER / "breakages.py").read_text().splitlines(), 1)
@@ -51,5 +65,5 @@ def test_what_an_adapter_raises_is_named_with_its_line(llama_host, bench_of):
 
 def test_a_fault_is_told_in_numbers(llama_host, bench_of):
     breakage = next(one for one in BREAKAGES if one.__name__ == "PrefillsTheNextPageToo")
-    row = run_check(BY_NAME["foreign-pages"], bench_of(type("Broken", (breakage, Complete, llama_host), {})), FOLDER)
+    row = run_check(BY_NAME["foreign-pages"], bench_of(type("Broken", (breakage, llama_host), {})), FOLDER)
     assert row.detail == "prefill of slot 1, whose pages are [2, 4], changed pages [3]"

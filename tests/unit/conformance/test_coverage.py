@@ -11,7 +11,7 @@ SIZES = Sizes(slots=4, page_size=32, pages=40, max_seq_len=100, vocab_size=32, k
 
 
 def rig(**declared):
-    return Rig(FakeAdapter(), "kv cache", SIZES, Capabilities(**declared))
+    return Rig(FakeAdapter(capabilities=declared), "kv cache", SIZES, Capabilities(**declared))
 
 
 def test_every_boundary_is_met_shortest_first():
@@ -36,9 +36,12 @@ def test_sampling_on_the_device_is_tried_beside_the_hosts():
     assert [replace(step, sampled=True) for step in plain] == [step for step in both if step.sampled]
 
 
-@pytest.mark.parametrize("step", list(emitted(rig(supports_chunked_prefill=True))), ids=str)
+BOTH = {"supports_chunked_prefill": True, "supports_sample_on_device": True}
+
+
+@pytest.mark.parametrize("step", list(emitted(rig(**BOTH))), ids=str)
 def test_steps_can_be_run(step):
-    made = rig(supports_chunked_prefill=True)
+    made = rig(**BOTH)
     step.run(made)
     if step.start is None:
         assert made.adapter.called("decode_forward")[-1]["start_pos"].tolist() == [32, -1, -1, -1]

@@ -2,7 +2,8 @@ import pytest
 import torch
 from fake_adapter import FakeAdapter
 
-from vllm_tt.conformance.rig import BadReturn, Chunk, Rig, Sizes, Token
+from vllm_tt.conformance.rig import Chunk, Rig, Sizes, Token
+from vllm_tt.conformance.sampled import Ask, BadReturn
 from vllm_tt.contract import Capabilities, DeviceSamplingParams
 
 SIZES = Sizes(slots=4, page_size=8, pages=9, max_seq_len=24, vocab_size=32, kv_shape=(9, 1, 8, 4), layers=1)
@@ -49,6 +50,9 @@ def test_warm_up_is_called_as_the_worker_does(rig, adapter):
     assert (decode["max_batch_size"], decode["num_blocks"]) == (4, 3)
 
 
+TOKEN = Token(slot=0, token=1, position=0, pages=[1])
+
+
 class Returns(FakeAdapter):
     """Gives what the test wants, whatever is asked."""
 
@@ -64,35 +68,69 @@ class Returns(FakeAdapter):
 
 
 @pytest.mark.parametrize(
-    ("value", "sampled", "expected", "found"),
+    ("value", "found"),
     [
-        (torch.zeros(4, 32), False, "host logits [4, 1, 32] or [4, tokens, 32]", "float32 [4, 32]"),
-        (torch.zeros(3, 1, 32), False, "host logits [4, 1, 32] or [4, tokens, 32]", "float32 [3, 1, 32]"),
-        (torch.zeros(4, 1, 16), False, "host logits [4, 1, 32] or [4, tokens, 32]", "float32 [4, 1, 16]"),
-        (None, False, "host logits [4, 1, 32] or [4, tokens, 32]", "None"),
-        ("handle", False, "host logits [4, 1, 32] or [4, tokens, 32]", "a str"),
-        (torch.zeros(4, 1, 32), True, "tokens [4] or [4, 1]", "float32 [4, 1, 32]"),
+        (torch.zeros(4, 32), "float32 [4, 32]"),
+        (torch.zeros(3, 1, 32), "float32 [3, 1, 32]"),
+        (torch.zeros(4, 1, 16), "float32 [4, 1, 16]"),
+        (None, "None"),
+        ("handle", "a str"),
     ],
 )
-def test_what_is_no_result(value, sampled, expected, found):
+def test_what_are_no_logits(value, found):
     rig = Rig(Returns(value), None, SIZES, Capabilities())
     with pytest.raises(BadReturn) as caught:
-        rig.decode([Token(slot=0, token=1, position=0, pages=[1])], sampled=sampled)
+        rig.decode([TOKEN])
+    expected = "host logits [4, 1, 32] or [4, tokens, 32]"
     assert str(caught.value) == f"decode_forward() must return {expected}, got {found}."
 
 
-@pytest.mark.parametrize(
-    "value", [torch.tensor([1, 2, 3, 4]), torch.tensor([[1], [2], [3], [4]]), (torch.arange(1, 5), None)]
-)
-def test_forms_of_sampled_tokens(value):
-    rig = Rig(Returns(value), None, SIZES, Capabilities())
-    found = rig.decode([Token(slot=0, token=1, position=0, pages=[1])], sampled=True, goes_on=True)
-    assert found.tolist() == [1, 2, 3, 4]
-    (call,) = rig.adapter.called("decode_forward")
-    assert (call["reload_inputs"], call["reload_sampling_params"]) == (False, False)
-    assert call["sampling_params"] == DeviceSamplingParams.greedy(4)
+def sampling_rig(contract):
+    return Rig(
+        FakeAdapter(capabilities={"supports_sample_on_device": True}, contract=contract), None, SIZES, Capabilities()
+    )
 
 
-def test_greedy_rows_have_a_value_for_each_row():
-    greedy = DeviceSamplingParams.greedy(2)
-    assert (greedy.temperature, greedy.top_k, greedy.seed) == ([0.0, 0.0], [1, 1], [None, None])
+def commands(call):
+    return [name for name, value in call.items() if name.startswith("re") and name != "read_from_device" and value]
+
+
+def test_a_sampled_decode_is_told_what_to_load():
+    rig, ask = sampling_rig(1), Ask.greedy(4)
+    assert rig.sample([TOKEN], ask).tokens[0] == 2
+    late = Token(slot=0, token=0, position=1, pages=[1], late=True)
+    assert rig.sample([late], ask, goes_on=True).tokens[0] == 3
+    grown = Token(slot=0, token=0, position=8, pages=[1, 2], late=True)
+    assert rig.sample([grown], ask, goes_on=True).tokens[0] == 4
+    rig.decode([TOKEN])
+    first, second, third, plain = rig.adapter.called("decode_forward")
+    assert commands(first) == ["reload_inputs", "reload_sampling_params", "reset_sampling_state"]
+    assert (commands(second), commands(third), commands(plain)) == ([], ["reload_page_table"], ["reload_inputs"])
+    assert (second["tokens"][0].item(), second["start_pos"].tolist()) == (0, [0, -1, -1, -1])
+    assert third["page_table"][0].tolist() == [1, 2, 0]
+    assert first["sampling_params"] == DeviceSamplingParams.greedy(4)
+
+
+def test_without_commands_new_pages_come_with_everything():
+    rig, ask = sampling_rig(None), Ask.greedy(4)
+    rig.sample([TOKEN], ask)
+    grown = Token(slot=0, token=0, position=8, pages=[1, 2])
+    assert rig.can_go_on([TOKEN])
+    assert not rig.can_go_on([grown])
+    assert sampling_rig(1).can_go_on([grown])
+    rig.sample([TOKEN], ask, goes_on=True)
+    assert [call["reset_batch"] for call in rig.adapter.called("decode_forward")] == [True, False]
+
+
+def test_two_steps_can_be_unread():
+    rig, ask = sampling_rig(1), Ask.greedy(4)
+    first = rig.submit([TOKEN], ask)
+    second = rig.submit([TOKEN], ask, goes_on=True)
+    assert [rig.finish(step).tokens[0] for step in (first, second)] == [2, 3]
+    assert [call["read_from_device"] for call in rig.adapter.called("decode_forward")] == [False, False]
+
+
+def test_a_sampled_prefill_says_nothing_of_histories():
+    rig = sampling_rig(1)
+    ask = Ask(params=DeviceSamplingParams.greedy(1), prompts={0: [1]}, outputs={0: [2]})
+    assert rig.sample_prefill([Chunk(slot=2, tokens=[5, 6], start=0, end=2, pages=[4])], ask).tokens == [7]
