@@ -43,15 +43,21 @@ class DecodeBuilder:
         self._rows = rows
         self._decoding: npt.NDArray[np.int64] = np.zeros(len(rows), dtype=np.int64)
         """The serial of the request that decodes in each slot; 0 for an idle one."""
+        self._version, self._req_ids = rows.version, tuple[str, ...]()
+        """Of the rows and of the plan that the page table was last looked at for."""
         self._page_table = torch.zeros(0)
 
     def page_table(self, plan: StepPlan) -> torch.Tensor:
         """int32 [B, pages of the longest request]: the same tensor as last time unless it changed."""
         rows, slots = self._rows, plan.slots
         table = rows.page_tables[0]
+        changed = table.changed[slots].any()
+        if not changed and rows.version == self._version and plan.req_ids == self._req_ids:
+            return self._page_table
+        self._version, self._req_ids = rows.version, plan.req_ids
         decoding = np.zeros_like(self._decoding)
         decoding[slots] = rows.serial[slots]
-        if table.changed[slots].any() or (decoding != self._decoding).any():
+        if changed or (decoding != self._decoding).any():
             pages = np.full_like(table.ids, NULL_PAGE)
             pages[slots] = table.ids[slots]
             table.changed[slots] = False

@@ -68,7 +68,8 @@ class Rows:
         """Which binding of a request to the slot this is, never the same twice; 0 for a free slot."""
         self.sampling = SamplingRows(rows, vocab_size)
         self.page_tables = tuple(PageTable(rows, width) for width in widths)
-        self._bindings = 0
+        self.version = 0
+        """Counts the bindings and releases of requests and slots."""
 
     def __len__(self) -> int:
         """The number of rows, held or not."""
@@ -131,8 +132,8 @@ class Rows:
             raise SlotTaken(slot=slot, request=state.req_id, holder=holder.req_id)
         state.slot = slot
         self.holders[slot] = state
-        self._bindings += 1
-        self.serial[slot] = self._bindings
+        self.version += 1
+        self.serial[slot] = self.version
         self.sampling.bind(slot, state.sampling_params, len(state.prompt_token_ids))
         for table, ids in zip(self.page_tables, pages, strict=True):
             table.append(slot, ids)
@@ -142,6 +143,7 @@ class Rows:
             state.slot = NO_SLOT
             state.epoch += 1
             self.holders[slot] = None
+        self.version += 1
         self.serial[slot] = 0
         self.sampling.clear(slot)
         for table in self.page_tables:

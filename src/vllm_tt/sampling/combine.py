@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from vllm_tt.errors import TTError
 from vllm_tt.sampling.host import SampledRows
-from vllm_tt.sampling.logprobs import chosen_logprobs, likeliest_logprobs, merge
+from vllm_tt.sampling.logprobs import merge
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
     from vllm.v1.core.sched.output import GrammarOutput
-    from vllm.v1.outputs import LogprobsLists
 
-    from vllm_tt.batch.sampling_rows import SamplingRows
-
-__all__ = ["GrammarOnDevice", "TokenOutOfRange", "check_grammar", "device_rows", "together"]
+__all__ = ["GrammarOnDevice", "TokenOutOfRange", "check_grammar", "in_vocabulary", "together"]
 
 
 class TokenOutOfRange(TTError):
@@ -33,23 +31,13 @@ def check_grammar(grammar: GrammarOutput | None, on_device: set[str]) -> None:
         raise GrammarOnDevice(requests=", ".join(sorted(missed)))
 
 
-def device_rows(
-    tokens: npt.NDArray[np.int32],
-    logprobs: npt.NDArray[np.float32] | None,
-    indices: npt.NDArray[np.int32] | None,
-    likeliest: npt.NDArray[np.bool_],
-    rows: SamplingRows,
-) -> SampledRows:
-    """What the device sampled, all arrays by row; ``likeliest`` rows took the likeliest token."""
-    if ((tokens < 0) | (tokens >= rows.vocab_size)).any():
-        wrong = tokens[(tokens < 0) | (tokens >= rows.vocab_size)]
-        raise TokenOutOfRange(token=int(wrong[0]), last=rows.vocab_size - 1)
-    found: LogprobsLists | None = None
-    if logprobs is not None and indices is not None:
-        found = likeliest_logprobs(tokens, logprobs, indices)
-    elif logprobs is not None:
-        found = chosen_logprobs(tokens, logprobs, likeliest)
-    return SampledRows(tokens=tokens, logprobs=found)
+def in_vocabulary(tokens: npt.NDArray[np.int32], vocab_size: int) -> npt.NDArray[np.int32]:
+    """``tokens`` as they are; raise where one is none."""
+    # Negative ones are the largest without their sign.
+    wrong = tokens.view(np.uint32) >= vocab_size
+    if wrong.any():
+        raise TokenOutOfRange(token=int(tokens[wrong][0]), last=vocab_size - 1)
+    return tokens
 
 
 def together(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["UNKNOWN_RANK", "chosen_logprobs", "likeliest_logprobs", "merge"]
+__all__ = ["UNKNOWN_RANK", "chosen_logprobs", "device_logprobs", "likeliest_logprobs", "merge"]
 
 UNKNOWN_RANK = 0
 """Ranks begin with 1; this is the rank of a token whose device returned its logprob alone."""
@@ -45,6 +45,18 @@ def likeliest_logprobs(
         np.concatenate([chosen, logprobs], axis=1),
         place + 1,
     )
+
+
+def device_logprobs(
+    tokens: npt.NDArray[np.int32],
+    logprobs: npt.NDArray[np.float32],
+    indices: npt.NDArray[np.int32] | None,
+    likeliest: npt.NDArray[np.bool_],
+) -> LogprobsLists:
+    """From either form that a device returns; ``likeliest`` [n] as in `chosen_logprobs`."""
+    if indices is None:
+        return chosen_logprobs(tokens, logprobs, likeliest)
+    return likeliest_logprobs(tokens, logprobs, indices)
 
 
 def merge(rows: int, parts: Sequence[tuple[npt.NDArray[np.int64], LogprobsLists | None]]) -> LogprobsLists | None:

@@ -15,8 +15,7 @@ from vllm_tt.telemetry import DRAINS, HOST_SAMPLING, STEPS, Counters
 from vllm_tt.worker.async_steps import PendingStep, StepOutput, StepQueue
 from vllm_tt.worker.decoding import Decoder
 from vllm_tt.worker.overlap import Drain
-from vllm_tt.worker.results import apply_results
-from vllm_tt.worker.sampling_step import SamplingStep
+from vllm_tt.worker.sampling_step import SamplingStep, prefill_sampling
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import GrammarOutput, SchedulerOutput
@@ -88,7 +87,10 @@ class ModelRunner:
         plan = output.plan
         if plan.phase is Phase.EMPTY:
             return EMPTY_MODEL_RUNNER_OUTPUT
-        where = decide(plan, self._rows.sampling, self._options.limits)
+        if plan.phase is Phase.PREFILL:
+            where = decide(plan, self._rows.sampling, self._options.limits)
+        else:
+            where = self._decoder.where(plan, self._options.limits)
         self.counters.count(STEPS, (f"{plan.phase.value}, {where.label}",))
         if where.reasons:
             self.counters.count(HOST_SAMPLING, [reason.value for reason in where.reasons])
@@ -102,9 +104,9 @@ class ModelRunner:
         submitted, self._submitted = self._submitted, None
         if submitted.handle is None:
             assert submitted.output is not None
-            return self._finish(submitted.step, submitted.output, grammar)
+            return submitted.step.finish(submitted.output, self._sampler, grammar)
         submitted.step.check_grammar(grammar)
-        pending = PendingStep(submitted.handle, lambda output: self._finish(submitted.step, output, None))
+        pending = PendingStep(submitted.handle, lambda output: submitted.step.finish(output, self._sampler, None))
         self._steps.submit(pending)
         return StepOutput(self._steps, pending)
 
@@ -116,7 +118,7 @@ class ModelRunner:
 
     def _prefill(self, plan: StepPlan, where: Where) -> _Submitted:
         self._drain(Drain.PREFILL)
-        step = SamplingStep.prefill(plan, where, self._rows)
+        step = SamplingStep.of(plan, where, self._rows, prefill_sampling(plan, where, self._rows))
         output = self._forward.prefill(build_prefill(plan, self._rows), step.device)
         self._decoder.forget()
         return _Submitted(step=step, output=output, handle=None)
@@ -135,7 +137,3 @@ class ModelRunner:
         if len(self._steps):
             self.counters.count(DRAINS, (reason.value,))
             self._steps.drain()
-
-    def _finish(self, step: SamplingStep, output: Output, grammar: GrammarOutput | None) -> ModelRunnerOutput:
-        sampled = step.sample(output, self._sampler, grammar)
-        return apply_results(step.plan, sampled, self._rows, step.serials)

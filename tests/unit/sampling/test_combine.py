@@ -3,36 +3,23 @@ import pytest
 from vllm.v1.core.sched.output import GrammarOutput
 from vllm.v1.outputs import LogprobsLists
 
-from vllm_tt.batch.sampling_rows import SamplingRows
-from vllm_tt.sampling.combine import GrammarOnDevice, TokenOutOfRange, check_grammar, device_rows, together
+from vllm_tt.sampling.combine import GrammarOnDevice, TokenOutOfRange, check_grammar, in_vocabulary, together
 from vllm_tt.sampling.host import SampledRows
-
-ROWS = SamplingRows(4, vocab_size=100)
-GREEDY = np.array([True, True])
 
 
 def tokens(*values):
     return np.array(values, np.int32)
 
 
-def test_tokens_without_logprobs():
-    sampled = device_rows(tokens(0, 99), None, None, GREEDY, ROWS)
-    assert (sampled.tokens.tolist(), sampled.logprobs) == ([0, 99], None)
+def test_tokens_of_the_vocabulary_are_taken_as_they_are():
+    assert in_vocabulary(tokens(0, 99), 100).tolist() == [0, 99]
 
 
 @pytest.mark.parametrize("wrong", [-1, 100, 2**31 - 1])
 def test_a_token_that_is_none_ends_here(wrong):
     with pytest.raises(TokenOutOfRange) as error:
-        device_rows(tokens(3, wrong), None, None, GREEDY, ROWS)
+        in_vocabulary(tokens(3, wrong), 100)
     assert str(error.value) == f"The device sampled token {wrong}; the vocabulary has the tokens 0 to 99."
-
-
-def test_both_forms_of_logprobs_are_understood():
-    chosen = device_rows(tokens(3, 4), np.array([-1.0, -2.0], np.float32), None, GREEDY, ROWS)
-    assert chosen.logprobs.logprob_token_ids.tolist() == [[3, 3], [4, 4]]
-    listed = np.array([[-1.0, -2.0]] * 2, np.float32)
-    likeliest = device_rows(tokens(3, 4), listed, np.array([[3, 4]] * 2, np.int32), GREEDY, ROWS)
-    assert likeliest.logprobs.sampled_token_ranks.tolist() == [1, 2]
 
 
 def test_the_hosts_rows_take_their_places():

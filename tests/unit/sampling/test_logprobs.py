@@ -1,7 +1,7 @@
 import numpy as np
 from vllm.v1.outputs import LogprobsLists
 
-from vllm_tt.sampling.logprobs import UNKNOWN_RANK, chosen_logprobs, likeliest_logprobs, merge
+from vllm_tt.sampling.logprobs import UNKNOWN_RANK, chosen_logprobs, device_logprobs, likeliest_logprobs, merge
 
 
 def lists(found):
@@ -26,6 +26,15 @@ def test_a_chosen_token_is_found_among_the_likeliest():
         [[-1.0, -0.5, -1.0, -2.0], [-0.5, -0.5, -1.0, -2.0], [-2.0, -0.5, -1.0, -2.0]],
         [2, 1, 3],
     ]
+
+
+def test_both_forms_of_a_device_are_understood():
+    tokens, likeliest = np.array([3, 4], np.int32), np.array([True, True])
+    chosen = device_logprobs(tokens, np.array([-1.0, -2.0], np.float32), None, likeliest)
+    assert chosen.logprob_token_ids.tolist() == [[3, 3], [4, 4]]
+    indices = np.array([[3, 4]] * 2, np.int32)
+    listed = device_logprobs(tokens, np.array([[-1.0, -2.0]] * 2, np.float32), indices, likeliest)
+    assert listed.sampled_token_ranks.tolist() == [1, 2]
 
 
 def test_parts_come_together_by_row():

@@ -1,12 +1,11 @@
 import numpy as np
 import pytest
-from steps import new_request, prefill
+from steps import empty, new_request, prefill
 from vllm.v1.outputs import LogprobsLists
 
 from vllm_tt.batch.rows import Rows
 from vllm_tt.sampling.host import SampledRows
-from vllm_tt.scheduler.plan import Phase, StepPlan
-from vllm_tt.worker.results import apply_results
+from vllm_tt.worker.results import Report
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def prefilled():
 def test_tokens_go_to_their_requests_and_slots(prefilled):
     plan, rows = prefilled
     sampled = SampledRows(tokens=np.array([40, 41], dtype=np.int32), logprobs=None)
-    output = apply_results(plan, sampled, rows, rows.serial[plan.slots])
+    output = Report(plan, rows).apply(sampled)
     assert output.req_ids == ["a", "b", "c"]
     assert output.req_id_to_index == {"a": 0, "b": 1, "c": 2}
     assert output.sampled_token_ids == [[40], [], [41]]
@@ -39,12 +38,22 @@ def test_logprobs_are_found_past_a_row_without_a_token(prefilled):
     plan, rows = prefilled
     logprobs = LogprobsLists(np.array([[7], [8]]), np.array([[-0.5], [-0.6]]), np.array([1, 2]))
     sampled = SampledRows(tokens=np.array([7, 8], dtype=np.int32), logprobs=logprobs)
-    output = apply_results(plan, sampled, rows, rows.serial[plan.slots])
+    output = Report(plan, rows).apply(sampled)
     index = output.req_id_to_index["c"]
     assert output.logprobs.slice_request(index, 1).logprob_token_ids.tolist() == [[8]]
 
 
-def test_a_step_of_intermediate_chunks_yields_no_token():
-    plan = StepPlan.build(Phase.PREFILL, [("b", 0, 0, 2, True)])
-    output = apply_results(plan, None, Rows(1, [1], 32), np.zeros(1))
-    assert output.sampled_token_ids == [[]]
+def test_a_step_of_intermediate_chunks_yields_no_token(prefilled):
+    _, rows = prefilled
+    chunk = prefill(("b", 0, 2, 3, True)).plan
+    assert Report(chunk, rows).apply(None).sampled_token_ids == [[]]
+
+
+def test_a_request_that_lost_its_slot_is_reported_and_left_alone(prefilled):
+    plan, rows = prefilled
+    report = Report(plan, rows)
+    rows.apply(empty(released=[1]))
+    output = report.apply(SampledRows(tokens=np.array([40, 41], dtype=np.int32), logprobs=None))
+    assert output.sampled_token_ids == [[40], [], [41]]
+    assert [rows.requests[r].output_token_ids for r in "abc"] == [[40], [], []]
+    assert rows.last_token.tolist() == [0, 0, 40, 0]
