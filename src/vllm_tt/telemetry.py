@@ -53,6 +53,13 @@ class Counters:
                 log.info(family.first.format(reason=reason))
             counts[reason] += 1
 
+    def summary(self) -> str:
+        """The counts so far, on one line; empty before the first."""
+        return "; ".join(
+            f"{name.replace('_', ' ')}: " + ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
+            for name, counts in self._counts.items()
+        )
+
     def snapshot(self) -> dict[str, dict[str, int]]:
         """The counts so far: by family, then by reason."""
         return {name: dict(counts) for name, counts in self._counts.items()}

@@ -91,7 +91,7 @@ class ModelRunner:
             where = decide(plan, self._rows.sampling, self._options.limits)
         else:
             where = self._decoder.where(plan, self._options.limits)
-        self.counters.count(STEPS, (f"{plan.phase.value}, {where.label}",))
+        self.counters.count(STEPS, (f"{plan.phase.value} {where.label}",))
         if where.reasons:
             self.counters.count(HOST_SAMPLING, [reason.value for reason in where.reasons])
         self._submitted = self._prefill(plan, where) if plan.phase is Phase.PREFILL else self._decode(plan, where)

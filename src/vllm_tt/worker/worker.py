@@ -131,6 +131,8 @@ class TTWorker(WorkerBase):
 
     def shutdown(self) -> None:
         """Close the mesh, after everything that holds tensors on it is gone."""
+        if self._runner is not None and (summary := self._runner.counters.summary()):
+            log.info("What ran, by kind and reason: %s", summary)
         self._runner = self._forward = self._adapter = None
         if self._mesh is not None:
             self._mesh.close()

@@ -94,7 +94,7 @@ def test_the_device_samples_prefill_and_decode_and_goes_on_by_itself():
     assert (server.host.asked, server.reloads()) == ([], ["isr", ""])
     assert server.calls[1]["sampling_params"] is server.calls[0]["sampling_params"]
     assert all(call["read_from_device"] for call in server.calls)
-    assert server.runner.counters.snapshot() == {"steps": {"prefill, device": 1, "decode, device": 2}}
+    assert server.runner.counters.snapshot() == {"steps": {"prefill device": 1, "decode device": 2}}
 
 
 def test_an_adapter_without_commands_is_told_to_reset_the_batch():
