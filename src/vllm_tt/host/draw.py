@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["draw", "kept"]
 
+_HEAD = 256
+"""So many of the likeliest tokens are looked at first for top-p."""
+
 
 def draw(scores: torch.Tensor, params: RowParams, position: int) -> int:
     """A token drawn from ``scores`` [V], penalties applied, for ``position`` of its sequence."""
@@ -28,13 +31,21 @@ def kept(scores: torch.Tensor, top_k: int, top_p: float) -> torch.Tensor:
     tokens = torch.arange(len(scores))
     if top_k < len(scores):
         tokens = (scores >= scores.topk(top_k).values[-1]).nonzero().flatten()
-    if top_p < 1.0:
-        rising = scores[tokens].argsort()
-        mass = scores[tokens][rising].softmax(-1).cumsum(-1)
-        inside = mass > 1 - torch.tensor(top_p)
-        inside[-1] = True  # the likeliest stays, however small top-p is
-        tokens = tokens[rising[inside]]
-    return tokens
+    return tokens[_nucleus(scores[tokens], top_p)] if top_p < 1.0 else tokens
+
+
+def _nucleus(scores: torch.Tensor, top_p: float) -> torch.Tensor:
+    """The likeliest places of ``scores`` that hold ``top_p`` of the probability, or the likeliest alone."""
+    chances = scores.softmax(-1, dtype=torch.float64)
+    size = _HEAD
+    while True:
+        head = chances.topk(min(size, len(chances)))
+        mass = head.values.cumsum(0)
+        if mass[-1] >= top_p or size >= len(chances):
+            inside = mass - head.values < top_p
+            inside[0] = True
+            return head.indices[inside]
+        size *= 8  # rarely needed: the likeliest few hold most of the probability
 
 
 def _noise(seed: int | None, position: int, tokens: torch.Tensor, vocab_size: int) -> torch.Tensor:

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from vllm_tt.conformance.sequence import run_check
 
 BY_NAME = {check.name: check for check in CHECKS}
 FOLDER = Path(__file__).parents[2] / "support"
+GUIDE = Path(__file__).parents[3] / "docs" / "bundles.md"
 ALL = BREAKAGES | SAMPLING_BREAKAGES
 
 
@@ -29,6 +31,16 @@ def test_a_complete_adapter_passes_every_row(base, llama_host, bench_of):
     assert [(row.name, row.status, row.case) for row in rows] == [(check.name, "pass", "") for check in CHECKS]
     assert rows[0].detail.startswith("prefill then decode equals one longer prefill (largest difference ")
     assert rows[0].detail.endswith(", limit 0.001)")
+
+
+def test_the_guides_example_passes_what_it_declares(llama_host, bench_of):
+    (example,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    names = {}
+    exec(compile(example, str(GUIDE), "exec"), names)
+    bench = bench_of(type("Example", (names["GreedyOnDevice"], llama_host), {}))
+    rows = {row.name: row.status for check in CHECKS if (row := run_check(check, bench, FOLDER))}
+    assert "fail" not in rows.values()
+    assert {name for name, status in rows.items() if status == "pass"} >= {"device-sampling", "reloads", "row-alone"}
 
 
 def test_what_is_not_declared_is_not_looked_at(llama_host, bench_of):

@@ -31,7 +31,7 @@ def left_by_vllm(row, top_k, top_p):
 
 
 @pytest.mark.parametrize(("top_k", "top_p"), LIMITS)
-@pytest.mark.parametrize("vocab", [VOCAB, 2000])
+@pytest.mark.parametrize("vocab", [VOCAB, 2000, 9000])
 def test_the_tokens_left_are_those_that_vllm_leaves(top_k, top_p, vocab):
     for seed in range(10):
         row = scores(seed, vocab)
@@ -68,13 +68,13 @@ def test_tokens_come_as_often_as_they_should(temperature, top_k, top_p, seed):
     row = scores(1)
     chances = left_by_vllm(row / temperature, top_k, top_p).softmax(-1)
     chosen = params(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-    drawn = [draw(row, chosen, position) for position in range(10_000)]
+    drawn = [draw(row, chosen, position) for position in range(4_000)]
     assert chi_square(drawn, chances) < 4
 
 
 def test_over_seeds_at_one_position_too():
     row = scores(2)
-    drawn = [draw(row, params(seed=seed), 11) for seed in range(10_000)]
+    drawn = [draw(row, params(seed=seed), 11) for seed in range(4_000)]
     assert chi_square(drawn, row.softmax(-1)) < 4
 
 
