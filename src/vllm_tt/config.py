@@ -156,6 +156,12 @@ class TTConfig:
     decode_interleave_decode_steps: int = _option(
         1, _COUNT, "Decode steps that run before prefill goes on after such a wait."
     )
+    lanes: int | None = _option(
+        None,
+        _COUNT,
+        "Lanes of the engine, each with --max-num-seqs rows and a KV cache of its own, for models that declare "
+        "supports_lanes; the same as --data-parallel-size, which LLM(...) does not take. One without it.",
+    )
     register_test_models: bool = _option(False, _BOOL, "Register tt-metal's test models beside the served ones.")
     env_passthrough: tuple[str, ...] = _option(
         (), _NAMES, "Names of environment variables that must reach the worker processes."

@@ -50,6 +50,8 @@ class Capabilities:
     """Prefill and decode accept ``sampling_params`` and return tokens."""
     supports_device_penalties: bool = True
     """Device sampling applies the three penalties."""
+    supports_lanes: bool = False
+    """One instance serves several lanes: ``tt_data_parallel`` of them, slots and page ids lane by lane."""
     supports_device_seeds: bool = False
     """A seeded draw on the device depends on the logits, the seed and the token's position alone: not on the slot,
     the batch, earlier draws, or on whether prefill or decode computes it."""

@@ -12,7 +12,7 @@ RANKS = [
     {"_data", "contract", "mesh", "telemetry"},
     {"env"},
     {"bundle", "config", "emulation"},
-    {"host", "models", "platform.compat"},
+    {"host", "models", "platform.compat", "platform.settled", "platform.lanes"},
     {"platform", "scheduler"},
     {"batch"},
     {"sampling"},
@@ -105,7 +105,7 @@ ORDER = {
         "arguments",
         "platform",
     ],
-    "scheduler": ["plan", "slots", "interleave", "phase"],
+    "scheduler": ["plan", "slots", "interleave", "merge", "step", "phase", "lanes"],
     "batch": ["requests", "sampling_rows", "rows", "step_input", "build"],
     "sampling": [
         "argmax",

@@ -11,7 +11,7 @@ OPTIONS = (
     "sample_on_device_mode, always_compat_sampling, trace_mode, enable_model_warmup, trace_region_size, "
     "worker_l1_size, l1_small_size, fabric_config, fabric_reliability_mode, fabric_max_packet_payload_size_bytes, "
     "dispatch_core_axis, optimizations, decode_interleave_enabled, decode_interleave_prefill_steps, "
-    "decode_interleave_decode_steps, register_test_models, env_passthrough"
+    "decode_interleave_decode_steps, lanes, register_test_models, env_passthrough"
 )
 DEFAULTS = {
     "sample_on_device_mode": None,
@@ -29,6 +29,7 @@ DEFAULTS = {
     "decode_interleave_enabled": True,
     "decode_interleave_prefill_steps": 2,
     "decode_interleave_decode_steps": 1,
+    "lanes": None,
     "register_test_models": False,
     "env_passthrough": (),
 }

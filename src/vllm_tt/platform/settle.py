@@ -32,7 +32,7 @@ def settle(config: VllmConfig) -> None:
     model = _look_up(config, test_models=options.register_test_models)
     changes = adjust(config, model)
     if not is_settled(config):
-        lanes.fold(config)
+        lanes.fold(config, model.name, model.capabilities)
         ending.allow_closing(config)
         changes.append(Change(report.describe(config, model)))
     if not is_further_front_end(config):

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from vllm_tt.config import TTConfig
 from vllm_tt.scheduler.plan import Phase
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
 
 __all__ = ["DecodeInterleave"]
 
@@ -14,6 +20,16 @@ class DecodeInterleave:
     The policy only ever puts a decode step in place of a prefill step, and never in place of the
     first of a run. Disabled, prefill always goes first.
     """
+
+    @classmethod
+    def of(cls, vllm_config: VllmConfig) -> DecodeInterleave:
+        """As the operator configured it."""
+        config = TTConfig.from_additional_config(vllm_config.additional_config)
+        return cls(
+            enabled=config.decode_interleave_enabled,
+            prefill_steps=config.decode_interleave_prefill_steps,
+            decode_steps=config.decode_interleave_decode_steps,
+        )
 
     def __init__(self, *, enabled: bool, prefill_steps: int, decode_steps: int) -> None:
         self._enabled = enabled

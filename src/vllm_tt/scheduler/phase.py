@@ -6,66 +6,42 @@ separately. vLLM's own scheduling does all the rest: admission, budgets, preempt
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
+from vllm.v1.core.sched.output import SchedulerOutput
 
-from vllm_tt.config import TTConfig
-from vllm_tt.errors import TTError
 from vllm_tt.platform.compat import ADMISSION_CAPS
 from vllm_tt.scheduler.interleave import DecodeInterleave
-from vllm_tt.scheduler.plan import Phase, StepPlan, TTSchedulerOutput
+from vllm_tt.scheduler.plan import Phase, TTSchedulerOutput
 from vllm_tt.scheduler.slots import SlotPool
+from vllm_tt.scheduler.step import Demand, schedule_step
 
 if TYPE_CHECKING:
-    from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.request import Request
 
-__all__ = ["MixedStep", "TTScheduler"]
+    from vllm_tt.scheduler.step import PlanRow
 
-
-class MixedStep(TTError):
-    """A {phase} step scheduled requests of the other phase: {requests}."""
+__all__ = ["TTScheduler"]
 
 
 class TTScheduler(AsyncScheduler):
-    """vLLM's scheduler with one phase a step and a stable device slot for each running request."""
+    """vLLM's scheduler with one phase a step and a stable device slot for each running request.
+
+    Alone it is the engine's scheduler; several are the lanes of a `TTLaneCoordinator`.
+    """
 
     running: list[Request]
     _pause_state: PauseState
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, lane: int = 0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        config = TTConfig.from_additional_config(self.vllm_config.additional_config)
-        self._slots = SlotPool(self.max_num_running_reqs)
-        self._interleave = DecodeInterleave(
-            enabled=config.decode_interleave_enabled,
-            prefill_steps=config.decode_interleave_prefill_steps,
-            decode_steps=config.decode_interleave_decode_steps,
-        )
+        self._slots = SlotPool(self.max_num_running_reqs, first=lane * self.max_num_running_reqs)
+        self._interleave = DecodeInterleave.of(self.vllm_config)
 
     def schedule(self, throttle_prefills: bool = False) -> TTSchedulerOutput:
-        chunks = [request for request in self.running if request.is_prefill_chunk]
-        decodes = [request for request in self.running if not request.is_prefill_chunk]
-        released = self._slots.keep_only({request.request_id for request in self.running})
-
-        phase = self._interleave.choose(prefill_pending=bool(chunks) or self._can_admit(), decode_running=bool(decodes))
-        if phase is Phase.PREFILL:
-            output = self._prefill_pass(decodes, throttle_prefills)
-            if decodes and not output.total_num_scheduled_tokens:
-                phase, abandoned = Phase.DECODE, output
-                output = self._decode_pass(throttle_prefills)
-                _carry(abandoned, output)
-        else:
-            output = self._decode_pass(throttle_prefills)
-        if not output.total_num_scheduled_tokens:
-            phase = Phase.EMPTY
-        self._interleave.ran(phase)
-        # A pass may have preempted requests: their slots go back in the same step.
-        released += self._slots.keep_only({request.request_id for request in self.running})
-        return TTSchedulerOutput.of(output, self._plan(phase, output, released))
+        return schedule_step((self,), self._interleave, throttle=throttle_prefills)
 
     def check(self) -> None:
         """Raise unless slots add up and only running requests hold them; valid between steps."""
@@ -75,12 +51,42 @@ class TTScheduler(AsyncScheduler):
     def slots_held(self) -> int:
         return len(self._slots)
 
-    def _can_admit(self) -> bool:
-        """Whether a waiting request could get a slot; vLLM counts those that wait for a grammar too."""
-        return len(self.running) < self.max_num_running_reqs and self.get_request_counts()[1] > 0
+    def demand(self) -> Demand:
+        """What there is to do; vLLM counts waiting requests that wait for a grammar too."""
+        chunks = sum(request.is_prefill_chunk for request in self.running)
+        can_admit = len(self.running) < self.max_num_running_reqs and self.get_request_counts()[1] > 0
+        return Demand(prefill=can_admit or chunks > 0, decode=len(self.running) > chunks)
 
-    def _prefill_pass(self, decodes: list[Request], throttle: bool) -> SchedulerOutput:
+    def run(self, phase: Phase, *, throttle: bool) -> SchedulerOutput:
+        """What vLLM schedules of one phase; nothing, at no cost, where there is nothing of it to schedule."""
+        demand = self.demand()
+        if not (demand.prefill if phase is Phase.PREFILL else demand.decode) and not self.has_finished_requests():
+            return SchedulerOutput.make_empty()
+        return self._prefill_pass(throttle) if phase is Phase.PREFILL else self._decode_pass(throttle)
+
+    def release(self) -> tuple[int, ...]:
+        """Take back the slots of requests that no longer run; returns them."""
+        return self._slots.keep_only({request.request_id for request in self.running})
+
+    def plan_rows(self, output: SchedulerOutput) -> list[PlanRow]:
+        """The rows of ``output`` in the order vLLM scheduled them, each in its slot.
+
+        A row with a prefix-cache hit may share pages that a row of this same step computes; that row
+        was scheduled before it.
+        """
+        cached = output.scheduled_cached_reqs
+        starts = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
+        starts.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+        rows = []
+        for req_id, count in output.num_scheduled_tokens.items():
+            slot = self._slots[req_id] if req_id in self._slots else self._slots.take(req_id)
+            start = starts[req_id]
+            rows.append((req_id, slot, start, start + count, self.requests[req_id].is_prefill_chunk))
+        return rows
+
+    def _prefill_pass(self, throttle: bool) -> SchedulerOutput:
         """Schedule with the decodes hidden; their places stay taken."""
+        decodes = [request for request in self.running if not request.is_prefill_chunk]
         self.running = [request for request in self.running if request.is_prefill_chunk]
         caps = {name: getattr(self, name) for name in ADMISSION_CAPS if hasattr(self, name)}
         for name, cap in caps.items():
@@ -105,33 +111,3 @@ class TTScheduler(AsyncScheduler):
         finally:
             self._pause_state = pause_state
             self.running = self.running + chunks
-
-    def _plan(self, phase: Phase, output: SchedulerOutput, released: tuple[int, ...]) -> StepPlan:
-        """The step's rows; in a prefill in the order vLLM scheduled them.
-
-        A row with a prefix-cache hit may share pages that a row of this same step computes; that row
-        was scheduled before it.
-        """
-        cached = output.scheduled_cached_reqs
-        starts = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
-        starts.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
-        rows = []
-        for req_id, count in output.num_scheduled_tokens.items():
-            slot = self._slots[req_id] if req_id in self._slots else self._slots.take(req_id)
-            start = starts[req_id]
-            rows.append((req_id, slot, start, start + count, self.requests[req_id].is_prefill_chunk))
-        if phase is Phase.DECODE:
-            # Their order means nothing; in that of the slots, the rows of the device's output follow one another.
-            rows.sort(key=itemgetter(1))
-        plan = StepPlan.build(phase, rows, released)
-        if phase is Phase.DECODE and (plan.intermediate.any() or (plan.ends - plan.starts != 1).any()):
-            raise MixedStep(phase=phase.value, requests=", ".join(plan.req_ids))
-        return plan
-
-
-def _carry(abandoned: SchedulerOutput, output: SchedulerOutput) -> None:
-    """Hand on what vLLM reported with the abandoned pass and has already forgotten."""
-    output.finished_req_ids |= abandoned.finished_req_ids
-    output.free_encoder_mm_hashes = abandoned.free_encoder_mm_hashes + output.free_encoder_mm_hashes
-    if abandoned.preempted_req_ids:
-        output.preempted_req_ids = (output.preempted_req_ids or set()) | abandoned.preempted_req_ids

@@ -77,8 +77,10 @@ class TTSchedulerOutput(SchedulerOutput):
     """vLLM's scheduler output with the step's plan as a declared field."""
 
     plan: StepPlan = EMPTY_PLAN
+    lanes: tuple[SchedulerOutput, ...] = ()
+    """What each lane scheduled, for its scheduler to update from."""
 
     @classmethod
-    def of(cls, output: SchedulerOutput, plan: StepPlan) -> TTSchedulerOutput:
+    def of(cls, output: SchedulerOutput, plan: StepPlan, lanes: tuple[SchedulerOutput, ...] = ()) -> TTSchedulerOutput:
         """``output`` with ``plan``; the fields are shared, not copied."""
-        return cls(**vars(output), plan=plan)
+        return cls(**vars(output), plan=plan, lanes=lanes)

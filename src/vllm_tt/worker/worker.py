@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
@@ -25,6 +26,7 @@ from vllm_tt.worker.model_runner import ModelRunner, RunnerOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from vllm.config import VllmConfig
     from vllm.tasks import SupportedTask
     from vllm.v1.core.sched.output import GrammarOutput, SchedulerOutput
     from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheSpec
@@ -177,7 +179,14 @@ class TTWorker(WorkerBase):
             run_ahead=bool(self.scheduler_config.async_scheduling),
             traced=self._config.traces_decode,
         )
-        self._runner = ModelRunner(self._forward, rows, HostSampler(self.vllm_config), options)
+        self._runner = ModelRunner(self._forward, rows, HostSampler(self._config_of_all_rows()), options)
+
+    def _config_of_all_rows(self) -> VllmConfig:
+        """With the rows of all lanes, by which vLLM's logits processors size what they keep."""
+        config = copy(self.vllm_config)
+        config.scheduler_config = copy(config.scheduler_config)
+        config.scheduler_config.max_num_seqs = self._shape.rows
+        return config
 
     def _device_limits(self, chips_per_lane: int) -> DeviceLimits:
         model = self.model_config

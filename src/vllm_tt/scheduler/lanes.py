@@ -1,0 +1,184 @@
+"""Several lanes in one engine: single-process data parallelism.
+
+Every lane is a `TTScheduler` with its own queues, admission, KV cache and block ids. A request is bound to a
+lane when it arrives; each step runs one phase in all lanes, and the device sees one batch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from vllm.v1.core.sched.interface import PauseState, SchedulerInterface
+from vllm.v1.core.sched.output import GrammarOutput
+
+from vllm_tt.platform.lanes import lane_shape
+from vllm_tt.scheduler.interleave import DecodeInterleave
+from vllm_tt.scheduler.merge import merge_values
+from vllm_tt.scheduler.phase import TTScheduler
+from vllm_tt.scheduler.plan import TTSchedulerOutput
+from vllm_tt.scheduler.step import schedule_step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vllm.config import VllmConfig
+    from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.engine import EngineCoreOutputs
+    from vllm.v1.metrics.stats import SchedulerStats
+    from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
+    from vllm.v1.request import Request, RequestStatus
+
+__all__ = ["TTLaneCoordinator"]
+
+
+class TTLaneCoordinator(SchedulerInterface):
+    """The scheduler of an engine with lanes."""
+
+    connector = None
+    ec_connector = None
+    """Read by the engine; KV and encoder-cache transfer are refused."""
+
+    def __init__(self, vllm_config: VllmConfig, *args: Any, **kwargs: Any) -> None:
+        count = lane_shape(vllm_config).lanes
+        self.lanes = tuple(TTScheduler(vllm_config, *args, lane=lane, **kwargs) for lane in range(count))
+        self._interleave = DecodeInterleave.of(vllm_config)
+        self._lane_of: dict[str, TTScheduler] = {}
+
+    def schedule(self, throttle_prefills: bool = False) -> TTSchedulerOutput:
+        return schedule_step(self.lanes, self._interleave, throttle=throttle_prefills)
+
+    def add_request(self, request: Request) -> None:
+        """To the lane with the fewest requests; of equals, the first."""
+        lane = self._lane_of.get(request.request_id) or min(self.lanes, key=TTScheduler.get_num_unfinished_requests)
+        self._lane_of[request.request_id] = lane
+        lane.add_request(request)
+
+    def update_from_output(
+        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
+    ) -> dict[int, EngineCoreOutputs]:
+        """Each lane takes its own requests' results; they are found by request id."""
+        parts: dict[int, list[EngineCoreOutputs]] = {}
+        for lane, output in zip(self.lanes, _slices(scheduler_output), strict=True):
+            for client, part in lane.update_from_output(output, model_runner_output).items():
+                parts.setdefault(client, []).append(part)
+        self._forget_finished()
+        return {client: _merged(outputs) for client, outputs in parts.items()}
+
+    def get_grammar_bitmask(self, scheduler_output: SchedulerOutput) -> GrammarOutput | None:
+        ids: list[str] = []
+        masks = []
+        for lane, output in zip(self.lanes, _slices(scheduler_output), strict=True):
+            if (grammar := lane.get_grammar_bitmask(output)) is not None:
+                ids += grammar.structured_output_request_ids
+                # The lanes share one buffer for their masks.
+                masks.append(grammar.grammar_bitmask.copy())
+        return GrammarOutput(ids, np.concatenate(masks)) if ids else None
+
+    def update_draft_token_ids(self, draft_token_ids: DraftTokenIds) -> None:
+        """There are none: speculative decoding is refused."""
+
+    def update_draft_token_ids_in_output(
+        self, draft_token_ids: DraftTokenIds, scheduler_output: SchedulerOutput
+    ) -> None:
+        """There are none: speculative decoding is refused."""
+
+    def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Any]:
+        """What the lanes return for their own requests; None finishes all."""
+        if isinstance(request_ids, str):
+            request_ids = (request_ids,)
+        ids = None if request_ids is None else list(request_ids)
+        finished: list[Any] = []
+        for lane in self.lanes:
+            its = None if ids is None else [req_id for req_id in ids if self._lane_of.get(req_id) is lane]
+            if its or its is None:
+                finished += lane.finish_requests(its, finished_status)
+        self._forget_finished()
+        return finished
+
+    def get_num_unfinished_requests(self) -> int:
+        return sum(lane.get_num_unfinished_requests() for lane in self.lanes)
+
+    def has_finished_requests(self) -> bool:
+        return any(lane.has_finished_requests() for lane in self.lanes)
+
+    def has_request(self, request_id: str) -> bool:
+        """Whether a request is known to its lane."""
+        lane = self._lane_of.get(request_id)
+        return lane is not None and request_id in lane.requests
+
+    @property
+    def requests(self) -> dict[str, Request]:
+        """All lanes' unfinished requests, by id."""
+        return {req_id: request for lane in self.lanes for req_id, request in lane.requests.items()}
+
+    @property
+    def pause_state(self) -> PauseState:
+        return self.lanes[0].pause_state
+
+    def set_pause_state(self, pause_state: PauseState) -> None:
+        for lane in self.lanes:
+            lane.set_pause_state(pause_state)
+
+    def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
+        """Every lane's; true when all were reset."""
+        reset = [lane.reset_prefix_cache(reset_running_requests, reset_connector) for lane in self.lanes]
+        return all(reset)
+
+    def reset_encoder_cache(self) -> None:
+        for lane in self.lanes:
+            lane.reset_encoder_cache()
+
+    def get_request_counts(self) -> tuple[int, int]:
+        counts = [lane.get_request_counts() for lane in self.lanes]
+        return sum(running for running, _ in counts), sum(waiting for _, waiting in counts)
+
+    def make_stats(self, *args: Any, **kwargs: Any) -> SchedulerStats | None:
+        return _total_stats([stats for lane in self.lanes if (stats := lane.make_stats(*args, **kwargs))])
+
+    def get_kv_cache_usage(self) -> float:
+        """The mean of the lanes, which have as many pages each."""
+        return sum(lane.kv_cache_manager.usage for lane in self.lanes) / len(self.lanes)
+
+    def shutdown(self) -> None:
+        for lane in self.lanes:
+            lane.shutdown()
+
+    def check(self) -> None:
+        """Raise unless every lane's slots add up; valid between steps."""
+        for lane in self.lanes:
+            lane.check()
+
+    @property
+    def slots_held(self) -> int:
+        return sum(lane.slots_held for lane in self.lanes)
+
+    def _forget_finished(self) -> None:
+        """Drop the bindings of requests that are gone; they are looked through only when some are."""
+        if len(self._lane_of) > sum(len(lane.requests) for lane in self.lanes):
+            self._lane_of = {req_id: lane for req_id, lane in self._lane_of.items() if req_id in lane.requests}
+
+
+def _slices(output: SchedulerOutput) -> tuple[SchedulerOutput, ...]:
+    """The lanes' own outputs of a step of ours."""
+    assert isinstance(output, TTSchedulerOutput)
+    return output.lanes
+
+
+def _merged(parts: list[EngineCoreOutputs]) -> EngineCoreOutputs:
+    """One client's outputs of a step."""
+    whole = parts[0]
+    for part in parts[1:]:
+        whole.outputs = whole.outputs + part.outputs
+        whole.finished_requests = merge_values([whole.finished_requests, part.finished_requests])
+    whole.scheduler_stats = _total_stats([part.scheduler_stats for part in parts if part.scheduler_stats])
+    return whole
+
+
+def _total_stats(parts: list[SchedulerStats]) -> SchedulerStats | None:
+    """The engine's statistics from the lanes': counts are added, the KV cache's use is their mean."""
+    if not parts:
+        return None
+    total: SchedulerStats = merge_values(parts)
+    total.kv_cache_usage = sum(part.kv_cache_usage for part in parts) / len(parts)
+    return total
