@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import is_
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,7 +68,8 @@ class _Batch:
 
     def still_holds(self, states: Sequence[RequestState], masked: Iterable[str]) -> bool:
         return (
-            self.states == states
+            len(self.states) == len(states)
+            and all(map(is_, self.states, states))
             and self.epochs == [state.epoch for state in states]
             and self.plain_ids.isdisjoint(masked)
             and not any(len(state.output_token_ids) >= least for state, least in self.waiting)

@@ -22,6 +22,15 @@ def make_state(req_id, params=None, prompt=(1, 2, 3), output=(), slot=0):
     )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Threads that wait for each other stall where other work runs beside the tests."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture
 def state():
     return make_state

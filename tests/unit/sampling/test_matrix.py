@@ -126,11 +126,20 @@ def together(config, dtype):
     return results
 
 
-@pytest.fixture(scope="module", params=[torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+SERVERS = [
+    (torch.float32, "raw_logprobs"),
+    (torch.bfloat16, "raw_logits"),
+    (torch.float32, "processed_logprobs"),
+]
+"""What the adapter returns, and what the operator asks logprobs to be: vLLM's own way of drawing with the last."""
+
+
+@pytest.fixture(scope="module", params=SERVERS, ids=[mode for _, mode in SERVERS])
 def both(request, tmp_path_factory):
-    config = probe_config(tmp_path_factory.mktemp("model"), vocab_size=VOCAB, rows=ROWS)
-    expected = {name: alone(config, case, request.param) for name, case in zip(NAMES, CASES, strict=True)}
-    return together(config, request.param), expected
+    dtype, mode = request.param
+    config = probe_config(tmp_path_factory.mktemp("model"), vocab_size=VOCAB, rows=ROWS, logprobs_mode=mode)
+    expected = {name: alone(config, case, dtype) for name, case in zip(NAMES, CASES, strict=True)}
+    return together(config, dtype), expected
 
 
 @pytest.mark.parametrize("name", NAMES)
