@@ -12,6 +12,16 @@ BY_NAME = {check.name: check for check in CHECKS}
 FOLDER = Path(__file__).parents[2] / "support"
 GUIDE = Path(__file__).parents[3] / "docs" / "bundles.md"
 ALL = BREAKAGES | SAMPLING_BREAKAGES
+CHECKED = {
+    "supports_prefix_caching",
+    "supports_chunked_prefill",
+    "supports_async_decode",
+    "supports_sample_on_device",
+    "supports_device_penalties",
+    "supports_device_seeds",
+    "supports_row_logits",
+    "max_device_logprobs",
+}
 
 
 class Legacy:
@@ -47,8 +57,7 @@ def test_what_is_not_declared_is_not_looked_at(llama_host, bench_of):
     bench = bench_of(type("Plain", (llama_host,), {"model_capabilities": {}}))
     skipped = {row.name: row.detail for check in CHECKS if (row := run_check(check, bench, FOLDER)).status == "skip"}
     assert skipped == {check.name: f"{check.declared[0]} is not declared" for check in CHECKS if check.declared}
-    off_by_default = llama_host.model_capabilities.keys()
-    assert {name for check in CHECKS for name in check.declared} == {*off_by_default, "supports_device_penalties"}
+    assert {name for check in CHECKS for name in check.declared} == CHECKED
 
 
 @pytest.mark.parametrize("breakage", ALL, ids=lambda one: one.__name__)
