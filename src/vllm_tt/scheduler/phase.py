@@ -57,9 +57,8 @@ class TTScheduler(AsyncScheduler):
         can_admit = len(self.running) < self.max_num_running_reqs and self.get_request_counts()[1] > 0
         return Demand(prefill=can_admit or chunks > 0, decode=len(self.running) > chunks)
 
-    def run(self, phase: Phase, *, throttle: bool) -> SchedulerOutput:
+    def run(self, phase: Phase, demand: Demand, *, throttle: bool) -> SchedulerOutput:
         """What vLLM schedules of one phase; nothing, at no cost, where there is nothing of it to schedule."""
-        demand = self.demand()
         if not (demand.prefill if phase is Phase.PREFILL else demand.decode) and not self.has_finished_requests():
             return SchedulerOutput.make_empty()
         return self._prefill_pass(throttle) if phase is Phase.PREFILL else self._decode_pass(throttle)

@@ -40,7 +40,7 @@ class Lane(Protocol):
 
     def demand(self) -> Demand: ...
 
-    def run(self, phase: Phase, *, throttle: bool) -> SchedulerOutput: ...
+    def run(self, phase: Phase, demand: Demand, *, throttle: bool) -> SchedulerOutput: ...
 
     def release(self) -> tuple[int, ...]: ...
 
@@ -56,10 +56,10 @@ def schedule_step(lanes: Sequence[Lane], interleave: DecodeInterleave, *, thrott
     demands = [lane.demand() for lane in lanes]
     decoding = any(demand.decode for demand in demands)
     phase = interleave.choose(prefill_pending=any(demand.prefill for demand in demands), decode_running=decoding)
-    outputs = [lane.run(phase, throttle=throttle) for lane in lanes]
+    outputs = _run(lanes, phase, demands, throttle=throttle)
     if phase is Phase.PREFILL and decoding and not _scheduled(outputs):
         phase, abandoned = Phase.DECODE, outputs
-        outputs = [lane.run(phase, throttle=throttle) for lane in lanes]
+        outputs = _run(lanes, phase, demands, throttle=throttle)
         for before, after in zip(abandoned, outputs, strict=True):
             _carry(before, after)
     if not _scheduled(outputs):
@@ -69,6 +69,10 @@ def schedule_step(lanes: Sequence[Lane], interleave: DecodeInterleave, *, thrott
     released += [slot for lane in lanes for slot in lane.release()]
     rows = [row for lane, output in zip(lanes, outputs, strict=True) for row in lane.plan_rows(output)]
     return TTSchedulerOutput.of(merge_records(outputs), _plan(phase, rows, tuple(released)), tuple(outputs))
+
+
+def _run(lanes: Sequence[Lane], phase: Phase, demands: Sequence[Demand], *, throttle: bool) -> list[SchedulerOutput]:
+    return [lane.run(phase, demand, throttle=throttle) for lane, demand in zip(lanes, demands, strict=True)]
 
 
 def _plan(phase: Phase, rows: list[PlanRow], released: tuple[int, ...]) -> StepPlan:

@@ -21,7 +21,8 @@ class ScriptedLane:
     def demand(self):
         return self.wants
 
-    def run(self, phase, *, throttle):
+    def run(self, phase, demand, *, throttle):
+        assert demand is self.wants
         self.passes.append(phase.value)
         output = SchedulerOutput.make_empty()
         output.finished_req_ids, self.finished = self.finished, set()
