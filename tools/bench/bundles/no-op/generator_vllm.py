@@ -33,6 +33,7 @@ class NoOpForCausalLM:
         "supports_sample_on_device": True,
         "supports_async_decode": True,
         "supports_chunked_prefill": True,
+        "supports_lanes": True,
         "supports_row_logits": os.environ.get("NOOP_ROW_LOGITS", "1") != "0",
     }
     decode_input_update_contract = 1
@@ -59,7 +60,8 @@ class NoOpForCausalLM:
     def __init__(self, vocab_size: int, mesh: Any, slots: int) -> None:
         import ttnn
 
-        self.record_event, self.mesh = ttnn.record_event, mesh
+        # An emulated device passes every event at once, and cannot take more than 8,191 of them.
+        self.event = ttnn.record_event(mesh, 0)
         self.device = Device(float(os.environ.get("NOOP_DECODE_MS", "0")))
         dtype = getattr(torch, os.environ.get("NOOP_LOGITS_DTYPE", "float32"))
         self.logits = make_logits(slots, vocab_size, dtype)
@@ -117,8 +119,8 @@ class NoOpForCausalLM:
         return self.process_decode_output_host(step, is_tokens=sampling_params is not None)
 
     def read_decode_output(self, out: Step, async_read: bool = True) -> tuple[Step, list[Any]]:
-        """The emulated device's events are real and pass at once: its time is waited for below."""
-        return out, [self.record_event(self.mesh, 0)] if async_read else []
+        """The event is real and has passed: the device's time is waited for below."""
+        return out, [self.event] if async_read else []
 
     def process_decode_output_host(self, out: Any, is_tokens: bool) -> Any:
         if not isinstance(out, Step):
