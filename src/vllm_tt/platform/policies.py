@@ -21,7 +21,18 @@ if TYPE_CHECKING:
 
     from vllm_tt.contract import Capabilities
 
-__all__ = ["ADJUSTMENTS", "BLOCK_SIZE", "MAX_LOGPROBS", "POLICIES", "SCHEDULER", "WORKER", "Change", "Model", "adjust"]
+__all__ = [
+    "ADJUSTMENTS",
+    "BLOCK_SIZE",
+    "MAX_LOGPROBS",
+    "POLICIES",
+    "SCHEDULER",
+    "WORKER",
+    "Change",
+    "Model",
+    "adjust",
+    "compact_json",
+]
 
 WORKER = "vllm_tt.worker.worker.TTWorker"
 SCHEDULER = "vllm_tt.scheduler.phase.TTScheduler"
@@ -85,15 +96,13 @@ def limit_logprobs(config: VllmConfig) -> Change | None:
     return Change(f"--max-logprobs {asked} is lowered to {MAX_LOGPROBS}, the most that is served", logging.WARNING)
 
 
-def compact_json(config: VllmConfig) -> Change | None:
+def compact_json(config: VllmConfig) -> None:
     """No free whitespace in structured output, in which greedy decoding can loop.
 
-    vLLM accepts this for the two backends alone, and checks it again in further API servers.
+    For the engine's process, before it has a structured request. In the front end vLLM refuses this for the backend
+    "auto", which stands for two that know it; others do not look at it.
     """
-    outputs = config.structured_outputs_config
-    if outputs.backend in ("xgrammar", "guidance"):
-        outputs.disable_any_whitespace = True
-    return None
+    config.structured_outputs_config.disable_any_whitespace = True
 
 
 def weight_format(config: VllmConfig) -> Change | None:
@@ -181,7 +190,6 @@ ADJUSTMENTS: tuple[Callable[[VllmConfig], Change | None], ...] = (
     use_our_classes,
     choose_block_size,
     limit_logprobs,
-    compact_json,
     weight_format,
 )
 """What holds for every model."""

@@ -15,6 +15,7 @@ from vllm_tt.log import get_logger
 from vllm_tt.models.registry import select
 from vllm_tt.platform.ending import engine_record
 from vllm_tt.platform.lanes import lane_shape
+from vllm_tt.platform.policies import compact_json
 from vllm_tt.sampling.host import HostSampler
 from vllm_tt.sampling.policy import DeviceLimits
 from vllm_tt.sampling.processors import has_custom_processors
@@ -49,6 +50,7 @@ class TTWorker(WorkerBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        compact_json(self.vllm_config)
         self._config = TTConfig.from_additional_config(self.vllm_config.additional_config)
         self._shape = lane_shape(self.vllm_config)
         self._record = engine_record(self.vllm_config)

@@ -75,21 +75,6 @@ def test_max_logprobs_stays(make_config, asked):
     assert config.model_config.max_logprobs == asked
 
 
-@pytest.mark.parametrize(
-    ("backend", "compact"), [("auto", False), ("xgrammar", True), ("guidance", True), ("outlines", False)]
-)
-def test_structured_output_is_compact_where_the_backend_allows(make_config, backend, compact):
-    from vllm.config import StructuredOutputsConfig
-
-    config = make_config(structured_outputs_config=StructuredOutputsConfig(backend=backend))
-    adjust(config, ABLE)
-    outputs = config.structured_outputs_config
-    assert outputs.disable_any_whitespace is compact
-    # vLLM checks it again in further API server processes.
-    again = StructuredOutputsConfig(backend=backend, disable_any_whitespace=outputs.disable_any_whitespace)
-    assert again == outputs
-
-
 def test_a_quantization_that_only_the_user_names_is_dropped(make_config):
     config = make_config(model={"quantization": "fp8"})
     assert adjust(config, ABLE) == [
