@@ -11,13 +11,14 @@ from vllm.v1.executor.abstract import Executor
 
 
 class Engine:
-    """An engine that is stepped by hand; ``tokens`` holds what each request has generated."""
+    """An engine that is stepped by hand; ``tokens`` holds what each request has generated, ``logprobs`` each step's."""
 
     def __init__(self, model, **args):
         config = EngineArgs(**{"model": str(model), "skip_tokenizer_init": True} | args).create_engine_config()
         self.core = EngineCore(config, Executor.get_class(config), log_stats=False)
         self.config = config
         self.tokens = {}
+        self.logprobs = {}
         self.finished = {}
         self.plans = []
         self.core.scheduler.schedule = self._recording(self.core.scheduler.schedule)
@@ -53,7 +54,7 @@ class Engine:
             data_parallel_rank=None,
             priority=priority,
         )
-        self.tokens[req_id] = []
+        self.tokens[req_id], self.logprobs[req_id] = [], []
         self.core.add_request(*self.core.preprocess_add_request(request))
 
     def abort(self, *req_ids):
@@ -73,6 +74,8 @@ class Engine:
         for output in (outputs or {}).values():
             for item in output.outputs:
                 self.tokens[item.request_id] += item.new_token_ids
+                if item.new_logprobs is not None:
+                    self.logprobs[item.request_id].append(item.new_logprobs)
                 if item.finish_reason is not None:
                     self.finished[item.request_id] = item.finish_reason
                     done.append(item.request_id)

@@ -7,13 +7,31 @@ import random
 from dataclasses import dataclass, field
 
 from engine import Engine
+from mixed_sampling import check_logprobs, sampling
 from oracle import VOCAB_SIZE, expected_tokens
+from oracle_device import SAMPLES, device
 
 ENGINE = {"max_model_len": 512, "max_num_seqs": 6, "block_size": 32, "max_num_batched_tokens": 512}
 """Options that the cases change."""
 
 TIGHT = {"num_gpu_blocks_override": 18}
 """One request of the greatest length and a page: less than half a request a slot."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """What the oracle's device does beyond returning logits."""
+
+    mode: str = "all"
+    """sample_on_device_mode"""
+    declares: dict = field(default_factory=dict)
+    contract: int | None = 1
+    compute: str = "thread"
+    """When it computes."""
+
+    def declared(self):
+        limits = {"max_device_top_k": 32, "max_device_logprobs": 20}
+        return device(SAMPLES | limits | self.declares, contract=self.contract, COMPUTE=self.compute)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +47,13 @@ class Case:
     """Share of the prompts that begin as others do."""
     preempts: bool = False
     """Whether the workload must run out of pages."""
+    device: Device | None = None
+    special: float | None = None
+    """Share of the requests that the host may have to sample; None for greedy requests alone."""
+    stops: float = 0.0
+    """Share of the requests that end at a stop token."""
+    resets: float = 0.0
+    """Share of the steps before which everything is preempted and the prefix cache emptied."""
 
 
 CASES = {
@@ -40,7 +65,9 @@ CASES = {
     "prefix caching": Case(options={"max_num_batched_tokens": 256}),
     "prefix caching, whole prompts": Case(options={"enable_chunked_prefill": False}),
     "pressure": Case(options=TIGHT | {"max_num_batched_tokens": 128, "enable_prefix_caching": False}, preempts=True),
-    "pressure, prefix caching": Case(options=TIGHT | {"max_num_batched_tokens": 128}, preempts=True),
+    "pressure, prefix caching": Case(
+        options=TIGHT | {"max_num_batched_tokens": 128}, longest_output=160, preempts=True
+    ),
     "pressure, whole prompts": Case(options=TIGHT | {"enable_chunked_prefill": False}, preempts=True),
     "pressure, priorities": Case(
         options=TIGHT | {"max_num_batched_tokens": 64, "scheduling_policy": "priority"}, preempts=True
@@ -57,6 +84,50 @@ CASES = {
     ),
 }
 
+ROW_LOGITS = {"supports_row_logits": True}
+CHUNKS = {"max_num_batched_tokens": 64}
+CASES |= {
+    "device": Case(device=Device(), stops=0.3),
+    "device, legacy": Case(device=Device(contract=None, compute="read"), stops=0.3),
+    "device, decode only": Case(device=Device(mode="decode_only", compute="read"), stops=0.3, special=0.0),
+    "device, mixed": Case(device=Device(), special=0.1, stops=0.3),
+    "device, mixed, legacy, decode only": Case(
+        device=Device(contract=None, mode="decode_only"), special=0.1, stops=0.3, options=CHUNKS
+    ),
+    "device, split": Case(device=Device(declares=ROW_LOGITS), special=0.4, stops=0.3),
+    "device, split, chunks of 64": Case(
+        device=Device(declares=ROW_LOGITS, compute="read"), special=0.3, stops=0.3, options=CHUNKS
+    ),
+    "device, split, legacy": Case(device=Device(declares=ROW_LOGITS, contract=None), special=0.08, stops=0.3),
+    "device, seeds": Case(device=Device(declares=ROW_LOGITS | {"supports_device_seeds": True}), special=0.4),
+    "device, likeliest tokens alone": Case(
+        device=Device(declares={"max_device_top_k": 1, "supports_device_penalties": False, "max_device_logprobs": 0}),
+        special=0.0,
+    ),
+    "device, pressure": Case(
+        options=TIGHT | {"max_num_batched_tokens": 128},
+        device=Device(compute="read"),
+        special=0.05,
+        longest_output=160,
+        preempts=True,
+    ),
+    "device, pressure, split, priorities, chunks of 7": Case(
+        options=TIGHT | {"long_prefill_token_threshold": 7, "scheduling_policy": "priority"},
+        device=Device(declares=ROW_LOGITS),
+        special=0.3,
+        stops=0.3,
+        preempts=True,
+    ),
+    "device, pressure, legacy": Case(
+        options=TIGHT | {"enable_prefix_caching": False}, device=Device(contract=None), special=0.0, preempts=True
+    ),
+    "device, resets": Case(device=Device(), special=0.0, resets=0.03, preempts=True),
+    "resets": Case(options=CHUNKS, special=0.5, resets=0.03, preempts=True),
+    "device, no traces": Case(
+        options={"additional_config": {"tt": {"trace_mode": "none"}}}, device=Device(compute="submit"), special=0.1
+    ),
+}
+
 
 @dataclass
 class Request:
@@ -67,6 +138,14 @@ class Request:
     priority: int
     abort_after: int | None
     """Steps after its arrival at which it is aborted."""
+    sampling: dict
+
+    def expected(self):
+        """Its tokens when nobody aborts it."""
+        tokens = expected_tokens(self.prompt, self.count)
+        stops = set(self.sampling.get("stop_token_ids", ()))
+        end = next((i for i, token in enumerate(tokens) if token in stops), len(tokens))
+        return tokens[: end + 1]
 
 
 def make_requests(case, rng, number):
@@ -79,9 +158,15 @@ def make_requests(case, rng, number):
         kept = rng.randint(0, length) if rng.random() < case.shared else 0
         own = [rng.randrange(16, VOCAB_SIZE) for _ in range(length - kept)]
         abort_after = rng.choice([0, 1, 2, rng.randint(0, 200)]) if rng.random() < case.aborts else None
-        requests[f"r{i}"] = Request(
-            common[:kept] + own, rng.randint(1, case.longest_output), rng.randint(0, 2), abort_after
-        )
+        request = Request(common[:kept] + own, rng.randint(1, case.longest_output), rng.randint(0, 2), abort_after, {})
+        if case.special is not None:
+            request.sampling = sampling(rng, case.special)
+            # vLLM wants no more tokens than may come.
+            request.count = max(request.count, request.sampling.get("min_tokens", 0))
+        if rng.random() < case.stops:
+            request.sampling["stop_token_ids"] = [rng.choice(request.expected())]
+            request.sampling.pop("min_tokens", None)
+        requests[f"r{i}"] = request
     return requests
 
 
@@ -98,33 +183,78 @@ def soak(running, case, seed, number):
         while to_come and rng.random() < 0.4:
             req_id = to_come.pop()
             request = requests[req_id]
-            running.add(names[req_id], request.prompt, max_tokens=request.count, priority=request.priority)
+            running.add(
+                names[req_id],
+                request.prompt,
+                priority=request.priority,
+                max_tokens=request.count,
+                **request.sampling,
+            )
             if request.abort_after is not None:
                 due.setdefault(now + request.abort_after, []).append(req_id)
         for req_id in due.pop(now, ()):
             if names[req_id] not in running.finished:
                 running.abort(names[req_id])
                 aborted.add(req_id)
+        if case.resets and rng.random() < case.resets:
+            running.core.reset_prefix_cache(reset_running_requests=True)
         running.step()
         now += 1
         preempted |= {r.request_id for r in running.core.scheduler.requests.values() if r.num_preemptions}
     assert running.worker.check() == {"requests": 0, "rows": 0, "pages": 0}
     assert running.core.scheduler.slots_held == 0
+    answered = 0
     for req_id, request in requests.items():
-        tokens, expected = running.tokens.pop(names[req_id]), expected_tokens(request.prompt, request.count)
+        tokens, expected = running.tokens.pop(names[req_id]), request.expected()
         if req_id in aborted:
             expected = expected[: len(tokens)]
         assert tokens == expected, f"{req_id} of seed {seed}"
+        check_logprobs(request.sampling.get("logprobs"), tokens, running.logprobs.pop(names[req_id]))
+        answered += max(0, len(tokens) - 1)
+    record = running.worker.get_model().record
+    if not preempted:
+        stopped = sum("stop_token_ids" in request.sampling for request in requests.values())
+        ahead = running.config.scheduler_config.async_scheduling
+        surplus = record["decodes_of_row"].total() - answered
+        assert 0 <= surplus <= ahead * (stopped + 2 * len(aborted)), f"{surplus} rows decoded for nobody"
+    assert (record["unread"], record["sampled_dormant"]) == (0, 0)
     return preempted
 
 
 def run_case(checkpoint, name, *, asynchronous, seed, number):
     """An engine for the case, and one workload on it."""
     case = CASES[name]
-    running = Engine(checkpoint, async_scheduling=asynchronous, **ENGINE | case.options)
+    if case.device is None:
+        _run(checkpoint, case, asynchronous, seed, number)
+        return
+    with case.device.declared():
+        _run(checkpoint, case, asynchronous, seed, number)
+
+
+def _run(checkpoint, case, asynchronous, seed, number):
+    options = ENGINE | case.options
+    if case.device is not None:
+        chosen = options.get("additional_config", {}).get("tt", {}) | {"sample_on_device_mode": case.device.mode}
+        options |= {"additional_config": {"tt": chosen}}
+    running = Engine(checkpoint, async_scheduling=asynchronous, **options)
     try:
         assert running.config.scheduler_config.async_scheduling is asynchronous
         preempted = soak(running, case, seed, number)
         assert bool(preempted) or not case.preempts, "nothing was preempted"
+        if case.device is not None:
+            _check_ways(case, running.worker.get_model().record, asynchronous)
     finally:
         running.core.shutdown()
+
+
+def _check_ways(case, record, asynchronous):
+    """The workload went the ways that it was made for."""
+    steps = record["steps"]
+    if case.device.mode == "decode_only":
+        assert not steps["prefill", "device"]
+    if case.special is None:
+        assert steps["decode", "device"]
+        assert not steps["decode", "host"]
+        assert record["most_unread"] == (2 if asynchronous else 0)
+        assert record["reloads"]["nothing"]
+        assert bool(record["reloads"]["page_table"]) is bool(case.device.contract)
