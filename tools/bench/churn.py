@@ -22,6 +22,7 @@ COLUMNS = (
     Column("checkout", "checkout", left=True),
     Column("scheduling", "scheduling", left=True),
     Column("overlap", "efficiency", percent),
+    Column("lost a prefill, ms", "lost_ms", milliseconds),
     Column("steps a second", "steps_per_s", lambda value: f"{value:,.1f}"),
     Column("CPU, ms", "cpu_ms", milliseconds),
     Column("steps", "kinds", reasons, left=True),
@@ -63,10 +64,12 @@ class Churn:
 
 def _record(checkout: Checkout, case: Case, timings: Sequence[Timing], here: Sequence[Timing]) -> dict[str, Any]:
     shares = [_busy(timing) for timing in timings]
+    losses = [lost for timing in timings if (lost := _lost_ms(timing)) is not None]
     record = {
         "checkout": checkout.name,
         "scheduling": case.name,
         "efficiency": middle(shares),
+        "lost_ms": middle(losses) if losses else None,
         "steps_per_s": middle([timing.steps / sum(timing.loop) * 1e9 for timing in timings]),
         "cpu_ms": middle([cpu_ms(timing) for timing in timings]),
         "kinds": counted(timings, "steps"),
@@ -78,3 +81,9 @@ def _record(checkout: Checkout, case: Case, timings: Sequence[Timing], here: Seq
 def _busy(timing: Timing) -> float:
     """The share of all the time in which the device computed."""
     return timing.device / sum(timing.loop)
+
+
+def _lost_ms(timing: Timing) -> float | None:
+    """For how long the device idled, by prefill step: what a change of the batch costs. None where none is counted."""
+    prefills = sum(n for kind, n in timing.counters.get("steps", {}).items() if kind.startswith("prefill"))
+    return (sum(timing.loop) - timing.device) / 1e6 / prefills if prefills else None

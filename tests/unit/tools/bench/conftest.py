@@ -65,7 +65,9 @@ def fake_rigs(monkeypatch, timing):
 
         def churn(self, wanted):
             asked.append(wanted)
-            return timing(12.5 * self.slower, device=10.0)
+            return timing(
+                12.5 * self.slower, device=10.0, counters={"steps": {"decode device": 30, "prefill device": 10}}
+            )
 
         def reading(self, times):
             return timing(0.1, steps=times)

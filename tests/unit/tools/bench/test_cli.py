@@ -72,9 +72,10 @@ def test_sampling_above_the_device(fake_rigs, run):
 def test_churn(fake_rigs, run, other):
     lines, records = run("--compare", str(other), "churn", "--scheduling", "async", "--seconds", "4")
     assert [record["efficiency"] for record in records] == [pytest.approx(0.8), pytest.approx(0.4)]
+    steps = "decode device 0.75, prefill device 0.25"
     assert lines == [
-        ["here", "async", "80.0%", "80.0", "12.50", "-"],
-        ["other", "async", "40.0%", "40.0", "25.00", "0.50x"],
+        ["here", "async", "80.0%", "10.00", "80.0", "12.50", steps, "-"],
+        ["other", "async", "40.0%", "60.00", "40.0", "25.00", steps, "0.50x"],
     ]
     assert {(asked.seconds, asked.warm, asked.rate) for asked in fake_rigs} == {(4.0, 5.0, 50.0)}
 
