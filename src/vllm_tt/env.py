@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from vllm_tt.errors import ConfigError
-from vllm_tt.mesh import MESH_GRIDS, MeshGrid
+from vllm_tt.mesh import EMULATED, MESH_GRIDS, MeshGrid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -107,8 +107,8 @@ def _bool(text: str) -> bool:
     return word in _TRUE
 
 
-def _mesh_name(text: str) -> str:
-    if text not in MESH_GRIDS:
+def _machine(text: str) -> str:
+    if text not in EMULATED:
         raise ValueError(text)
     return text
 
@@ -141,11 +141,11 @@ _MESHES = ", ".join(MESH_GRIDS)
 
 EMULATE: Variable[str | None] = Variable(
     name="TT_EMULATE",
-    parse=_mesh_name,
+    parse=_machine,
     default=_none,
-    expected=f"one of {_MESHES}",
+    expected=f"one of {', '.join(EMULATED)}",
     otherwise="real devices",
-    help="Mesh to emulate: ttnn runs on the host against a mock cluster, kernels do not compute.",
+    help="Machine to emulate: ttnn runs on the host against a mock cluster, kernels do not compute.",
 )
 MESH_DEVICE: Variable[MeshGrid | None] = Variable(
     name="MESH_DEVICE",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from vllm_tt.errors import ConfigError
 
-__all__ = ["MESH_GRIDS", "MeshGrid", "MeshNameError"]
+__all__ = ["EMULATED", "MESH_GRIDS", "MeshGrid", "MeshNameError"]
 
 
 class MeshNameError(ConfigError):
@@ -56,3 +56,6 @@ MESH_GRIDS: dict[str, MeshGrid] = {
     "TG": MeshGrid(8, 4),
     "BH-Galaxy": MeshGrid(8, 4),
 }
+
+EMULATED: dict[str, MeshGrid] = {**MESH_GRIDS, "2xT3K": MeshGrid(4, 4)}
+"""The machines that TT_EMULATE names, each with all its chips; two T3Ks in one host are cabled as a square."""

@@ -61,7 +61,9 @@ class Lines(logging.Handler):
 
 def configure(case, lines):
     parser = AsyncEngineArgs.add_cli_args(FlexibleArgumentParser(prog="vllm serve"))
-    arguments = AsyncEngineArgs.from_cli_args(parser.parse_args(["--skip-tokenizer-init", *case["flags"]]))
+    given = parser.parse_args(["--skip-tokenizer-init", *case["flags"]])
+    assert given.api_server_count == 1
+    arguments = AsyncEngineArgs.from_cli_args(given)
     if servers := case.get("servers"):
         arguments._api_process_count, arguments._api_process_rank = servers, servers - 1
     return arguments.create_engine_config(UsageContext.OPENAI_API_SERVER), lines.take()
@@ -85,6 +87,8 @@ def describe(config):
         "threshold": scheduler.long_prefill_token_threshold,
         "rows": scheduler.max_num_seqs,
         "classes": [config.parallel_config.worker_cls, scheduler.scheduler_cls],
+        "data_parallel": [config.parallel_config.data_parallel_size, config.parallel_config.data_parallel_size_local],
+        "settled": config.additional_config["_vllm_tt"],
         "executor": config.parallel_config.distributed_executor_backend,
         "v2": config.use_v2_model_runner,
         "triton": HAS_TRITON,

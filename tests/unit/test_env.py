@@ -14,6 +14,7 @@ READS = [
     (env.EMULATE, None, None),
     (env.EMULATE, "  ", None),
     (env.EMULATE, "N300", "N300"),
+    (env.EMULATE, "2xT3K", "2xT3K"),
     (env.MESH_DEVICE, None, None),
     (env.MESH_DEVICE, "", None),
     (env.MESH_DEVICE, "T3K", MeshGrid(1, 8)),
@@ -49,7 +50,7 @@ REFUSALS = [
     (
         env.EMULATE,
         "n300",
-        f"TT_EMULATE='n300' is not valid: expected one of {MESHES}. Unset it for the default (real devices).",
+        f"TT_EMULATE='n300' is not valid: expected one of {MESHES}, 2xT3K. Unset it for the default (real devices).",
     ),
     (
         env.MESH_DEVICE,

@@ -177,6 +177,7 @@ MACHINES: dict[str, Machine] = {
     "P300x2": Machine(board="p300", rows=2, cols=2),
     # PCIe is in the middle columns: that is how the runtime tells a T3K from loose N300 cards
     "T3K": Machine(board="n300", rows=2, cols=4, pcie_cols=(1, 2)),
+    "2xT3K": Machine(board="n300", rows=4, cols=4, pcie_cols=(1, 2)),
     "P150x8": Machine(board="p150", rows=2, cols=4),
     # the ring fabrics of an 8 x 4 grid need the links between opposite edges
     "TG": Machine(board="ubb", rows=8, cols=4, links=4, torus=True),

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
     from vllm_tt.env import Variable
 
-__all__ = ["BUILTINS", "Builtin", "SelectorError"]
+__all__ = ["BUILTINS", "SERVE_LANES", "Builtin", "SelectorError"]
 
 _TRANSFORMERS = "models.tt_transformers.tt.generator_vllm"
 _LLAMA_GALAXY = "models.demos.llama3_70b_galaxy.tt.generator_vllm"
+_GPT_OSS = f"{_TRANSFORMERS}:GptOssForCausalLM"
 _LANES = "folds data parallelism into lanes"
+
+SERVE_LANES = frozenset({f"{_LLAMA_GALAXY}:LlamaForCausalLM", f"{_LLAMA_GALAXY}:QwenForCausalLM", _GPT_OSS})
+"""Classes of tt-metal's that serve several lanes with one call, though they do not declare ``supports_lanes``."""
 
 
 class SelectorError(ConfigError):
@@ -111,7 +115,7 @@ BUILTINS: tuple[Builtin, ...] = (
     _one("TTGemma4ForConditionalGeneration", _GEMMA4, "text only", text_only=True),
     _one("TTGemma4UnifiedForConditionalGeneration", _GEMMA4, "text only", text_only=True),
     _one("TTDeepseekV3ForCausalLM", "models.demos.deepseek_v3.tt.generator_vllm:DeepseekV3ForCausalLM"),
-    _one("TTGptOssForCausalLM", f"{_TRANSFORMERS}:GptOssForCausalLM", _LANES),
+    _one("TTGptOssForCausalLM", _GPT_OSS, _LANES),
     _test("TTDummyT3000MultiProcessModel", f"{_TESTS}.t3000_multiproc_test.test_model:DummyT3000MultiProcessModel"),
     _test("TTDummyNoOpModel", f"{_TESTS}.no_op_test.test_model:DummyNoOpModel"),
     _test("TTDummyDualGlxModel", f"{_TESTS}.dual_glx_ccl_test.test_model:DummyDualGlxModel"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from vllm_tt.bundle.declared import ATTRIBUTE, UnknownFromSource, declared_capab
 from vllm_tt.bundle.names import PREFIX
 from vllm_tt.bundle.source import find_module
 from vllm_tt.contract import Capabilities
+from vllm_tt.models.builtin import SERVE_LANES
 from vllm_tt.models.loader import load_class
 
 if TYPE_CHECKING:
@@ -77,4 +78,5 @@ def _capabilities(main_class: str, folder: Path | None, owner: str) -> Capabilit
         declared = declared_capabilities(module, name, str(folder) if inside else None)
     except UnknownFromSource:
         declared = getattr(load_class(main_class, folder, owner), ATTRIBUTE, None)
-    return Capabilities.from_mapping(declared, owner)  # type: ignore[arg-type]
+    found = Capabilities.from_mapping(declared, owner)  # type: ignore[arg-type]
+    return replace(found, supports_lanes=True) if main_class in SERVE_LANES and not inside else found

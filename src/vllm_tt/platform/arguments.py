@@ -1,4 +1,4 @@
-"""Command-line options that earlier Tenstorrent servers had."""
+"""The server's command line: a default of ours, and options that earlier Tenstorrent servers had."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["RETIRED_MESSAGE", "add_retired"]
+__all__ = ["RETIRED_MESSAGE", "add_retired", "prefer_one_front_end"]
 
 RETIRED = ("--override-tt-config", "--plugin-config")
 RETIRED_MESSAGE = (
@@ -38,3 +38,11 @@ def add_retired(parser: argparse.ArgumentParser) -> None:
     for option in RETIRED:
         with contextlib.suppress(argparse.ArgumentError):
             parser.add_argument(option, action=_Retired, nargs="?", help=argparse.SUPPRESS)
+
+
+def prefer_one_front_end(parser: argparse.ArgumentParser) -> None:
+    """One API server unless --api-server-count says otherwise.
+
+    vLLM starts one for each unit of --data-parallel-size, before it is known that they become lanes of one engine.
+    """
+    parser.set_defaults(api_server_count=1)

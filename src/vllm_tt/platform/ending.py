@@ -42,13 +42,14 @@ _watched: list[MeshRecord] = []
 
 @dataclass(frozen=True, slots=True)
 class MeshRecord:
-    """Whether the engine of the server with process id ``server`` has its mesh open: a file in the cache folder."""
+    """Whether an engine of the server with process id ``server`` has its mesh open: a file in the cache folder."""
 
     server: int
+    rank: int = 0
 
     @property
     def path(self) -> Path:
-        return env.CACHE_DIR.get() / "open-meshes" / f"{self.server}.json"
+        return env.CACHE_DIR.get() / "open-meshes" / f"{self.server}-{self.rank}.json"
 
     def opened(self) -> None:
         """Called in the engine's process, as is `closed`."""
@@ -81,22 +82,22 @@ class MeshRecord:
 
 
 def allow_closing(config: VllmConfig) -> None:
-    """In the server's process: have vLLM wait for the engine to close its mesh, and watch that it does."""
-    record = MeshRecord(os.getpid())
-    keep(config, server=record.server, shutdown_timeout=config.shutdown_timeout)
+    """In the server's process: have vLLM wait for the engines to close their meshes, and watch that they do."""
+    keep(config, server=os.getpid(), shutdown_timeout=config.shutdown_timeout)
     config.shutdown_timeout += CLOSE_SECONDS
     if not is_further_front_end(config):
-        watch(record)
+        for rank in range(config.parallel_config.data_parallel_size):
+            watch(MeshRecord(os.getpid(), rank))
 
 
 def watch(record: MeshRecord) -> None:
     """Have `last_words` speak of ``record`` when this process ends."""
     if not _watched:
         Finalize(None, last_words, exitpriority=_AFTER_THE_CHILDREN)
+        _mention_the_dead(record.path.parent)
     if record not in _watched:
         record.take()
         _watched.append(record)
-        _mention_the_dead(record.path.parent)
 
 
 def engine_record(config: VllmConfig) -> MeshRecord:
@@ -106,48 +107,55 @@ def engine_record(config: VllmConfig) -> MeshRecord:
     """
     state = state_of(config)
     config.shutdown_timeout = state["shutdown_timeout"]
-    return MeshRecord(state["server"])
+    return MeshRecord(state["server"], config.parallel_config.data_parallel_index)
 
 
 def last_words() -> None:
-    """At the exit of a server's process, after everything else: say how the engine and its mesh ended.
+    """At the exit of a server's process, after everything else: say how its engines and their meshes ended.
 
     An engine that failed ends the process with an exit code that says so.
     """
-    states = [state for record in _watched if (state := record.take()) is not None]
+    several = len(_watched) > 1
+    names = {record: f"Engine {record.rank}" if several else "The engine" for record in _watched}
+    states = {name: state for record, name in names.items() if (state := record.take()) is not None}
     _watched.clear()
     # An engine in this very process has ended with it, and the process says how.
-    states = [state for state in states if state["engine"] != os.getpid()]
-    for state in states:
-        _speak_of(state)
-    if any(state["open"] or state["failure"] for state in states):
+    states = {name: state for name, state in states.items() if state["engine"] != os.getpid()}
+    bad = {name: state for name, state in states.items() if state["open"] or state["failure"]}
+    if states and not bad:
+        log.info("The server has ended and its %s closed", f"{len(states)} meshes are" if several else "mesh is")
+    for name in [name for name in states if bad and name not in bad]:
+        log.info("%s has closed its mesh", name)
+    for name, state in bad.items():
+        _speak_of(name, state)
+    if bad:
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(EXIT_FAILED)
 
 
-def _speak_of(state: dict[str, Any]) -> None:
+def _speak_of(name: str, state: dict[str, Any]) -> None:
     if state["open"]:
         log.error(
-            "The engine (process %d) died with its mesh open: the lines above say why; if they do not, it was "
+            "%s (process %d) died with its mesh open: the lines above say why; if they do not, it was "
             "killed. Should the devices not answer at the next start, reset them with tt-smi -r",
+            name,
             state["engine"],
         )
-    elif state["failure"]:
-        log.error("The engine failed (%s); its mesh is closed", state["failure"])
     else:
-        log.info("The server has ended and its mesh is closed")
+        log.error("%s failed (%s); its mesh is closed", name, state["failure"])
 
 
 def _mention_the_dead(folder: Path) -> None:
     """Speak of servers that did not live to speak for themselves."""
     for path in folder.glob("*.json"):
-        if path.stem.isdigit() and not Path("/proc", path.stem).exists():
-            state = MeshRecord(int(path.stem)).take()
+        server, _, rank = path.stem.partition("-")
+        if server.isdigit() and rank.isdigit() and not Path("/proc", server).exists():
+            state = MeshRecord(int(server), int(rank)).take()
             if state and state["open"] and not Path("/proc", str(state["engine"])).exists():
                 log.warning(
                     "An earlier server (process %s) was killed with its mesh open. Should the devices not answer, "
                     "reset them with tt-smi -r",
-                    path.stem,
+                    server,
                 )

@@ -48,6 +48,7 @@ class TTPlatform(Platform):
             emulation.prepare()
         else:
             arguments.add_retired(parser)
+            arguments.prefer_one_front_end(parser)
 
     @classmethod
     def apply_config_platform_defaults(cls, vllm_config: VllmConfig) -> None:

@@ -73,7 +73,8 @@ def use_our_classes(config: VllmConfig) -> Change | None:
     if scheduler.scheduler_cls is None:
         scheduler.scheduler_cls = SCHEDULER
     asked, parallel.distributed_executor_backend = parallel.distributed_executor_backend, "uni"
-    if asked in (None, "uni"):
+    # vLLM itself chooses mp for several engines.
+    if asked in (None, "uni", "mp" if parallel.data_parallel_size > 1 else "uni"):
         return None
     return Change(f"--distributed-executor-backend {asked} is replaced by uni: one worker drives the whole mesh")
 

@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 __all__ = [
     "REFUSALS",
     "CacheFormat",
-    "DataParallel",
     "EncoderDecoder",
     "Half",
     "KVTransfer",
     "LoRA",
-    "MoEDataParallel",
+    "LoadBalancing",
     "MultiNode",
     "ParallelSize",
     "Pooling",
@@ -46,16 +45,9 @@ class MultiNode(ConfigError):
     """
 
 
-class DataParallel(ConfigError):
-    """--data-parallel-size {size} is not available: a server runs one engine. Use --max-num-seqs for a larger batch,
-    or start {size} servers, each with its own TT_VISIBLE_DEVICES and --port, and balance the load in front of them.
-    """
-
-
-class MoEDataParallel(ConfigError):
-    """--data-parallel-size {size} is not available for {model}, a mixture of experts: vLLM runs the ranks of such a
-    model in lock step, which one engine on one mesh does not need. Leave out --data-parallel-size; the model
-    spreads its experts over the mesh that MESH_DEVICE names.
+class LoadBalancing(ConfigError):
+    """{flag} is not available: a server runs all its engines itself. Start independent servers, each with its own
+    TT_VISIBLE_DEVICES and --port and without --data-parallel options, and balance the load in front of them.
     """
 
 
@@ -138,12 +130,17 @@ def refuse_nodes(config: VllmConfig) -> None:
         raise MultiNode(nodes=config.parallel_config.nnodes)
 
 
-def refuse_data_parallel(config: VllmConfig) -> None:
-    size = config.parallel_config.data_parallel_size
-    if size > 1 and config.model_config.is_moe:
-        raise MoEDataParallel(size=size, model=config.model_config.model)
-    if size > 1:
-        raise DataParallel(size=size)
+def refuse_shared_data_parallel(config: VllmConfig) -> None:
+    """Engines of one server that another process starts or balances."""
+    parallel = config.parallel_config
+    if parallel.data_parallel_external_lb:
+        raise LoadBalancing(flag="--data-parallel-external-lb (or --data-parallel-rank)")
+    if parallel.data_parallel_hybrid_lb:
+        raise LoadBalancing(flag="--data-parallel-hybrid-lb (or --data-parallel-start-rank)")
+    if (local := parallel.data_parallel_size_local) != parallel.data_parallel_size:
+        raise LoadBalancing(flag=f"--data-parallel-size-local {local} of {parallel.data_parallel_size}")
+    if parallel.data_parallel_backend != "mp":
+        raise LoadBalancing(flag=f"--data-parallel-backend {parallel.data_parallel_backend}")
 
 
 def refuse_speculation(config: VllmConfig) -> None:
@@ -194,7 +191,7 @@ REFUSALS: tuple[Callable[[VllmConfig], None], ...] = (
     refuse_v2_runner,
     refuse_parallel_sizes,
     refuse_nodes,
-    refuse_data_parallel,
+    refuse_shared_data_parallel,
     refuse_speculation,
     refuse_lora,
     refuse_model_kinds,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from vllm_tt import env
 from vllm_tt.config import TTConfig
 from vllm_tt.platform.lanes import lane_shape
+from vllm_tt.platform.ranks import device_groups
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
-    from vllm_tt.config import LaneShape
     from vllm_tt.platform.policies import Model
 
 __all__ = ["describe", "describe_mesh"]
@@ -28,7 +28,7 @@ def describe(config: VllmConfig, model: Model) -> str:
         "decode interleave": _on(options.decode_interleave_enabled),
     }
     return (
-        f"Serving {model.name} on {describe_mesh()}: {_topology(lane_shape(config))}, "
+        f"Serving {model.name} on {describe_mesh()}: {_topology(config)}, "
         f"at most {_longest(config)} each, {config.cache_config.block_size} tokens a page; "
         + ", ".join(f"{name} {how}" for name, how in paths.items())
         + f", traces {options.trace_mode}, {_sampling(options)}"
@@ -43,7 +43,12 @@ def describe_mesh() -> str:
     return f"{mesh} of an emulated {emulated}" if emulated else mesh
 
 
-def _topology(shape: LaneShape) -> str:
+def _topology(config: VllmConfig) -> str:
+    shape, ranks = lane_shape(config), config.parallel_config.data_parallel_size
+    if ranks > 1:
+        groups = device_groups(config)
+        devices = f" on the devices {' and '.join(map(str, groups))}, a {groups[0].grid} mesh each" if groups else ""
+        return f"{ranks} engines x {shape.rows} = {ranks * shape.rows} requests at once{devices}"
     if shape.lanes == 1:
         return f"one engine, {shape.rows} requests at once"
     return f"one engine, {shape.lanes} lanes x {shape.per_lane} = {shape.rows} requests at once"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -18,12 +18,13 @@ def is_settled(config: VllmConfig) -> bool:
     return STATE_KEY in (config.additional_config or {})
 
 
-def keep(config: VllmConfig, **facts: int) -> None:
-    """Add ``facts`` to what is settled."""
+def keep(config: VllmConfig, **facts: Any) -> None:
+    """Add ``facts``, which JSON can write, to what is settled."""
     given = config.additional_config or {}
     config.additional_config = {**given, STATE_KEY: {**given.get(STATE_KEY, {}), **facts}}
 
 
-def state_of(config: VllmConfig) -> dict[str, int]:
+def state_of(config: VllmConfig) -> dict[str, Any]:
     """What is settled."""
-    return config.additional_config[STATE_KEY]
+    state: dict[str, Any] = config.additional_config[STATE_KEY]
+    return state

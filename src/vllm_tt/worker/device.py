@@ -35,6 +35,7 @@ __all__ = [
     "TtnnBroken",
     "TtnnMissing",
     "UnknownFabric",
+    "cause_of",
     "load_ttnn",
     "machine_of",
     "open_mesh",
@@ -134,7 +135,7 @@ def machine_of(ttnn: Any) -> Machine:
     try:
         chips = ttnn.get_num_devices()
     except RuntimeError as error:
-        raise NoDevice(cause=_cause(error)) from error
+        raise NoDevice(cause=cause_of(error)) from error
     if chips == 0:
         raise NoDevice(cause="ttnn finds no chip")
     return Machine(cluster=ttnn.cluster.get_cluster_type().name, chips=chips)
@@ -225,7 +226,7 @@ def _open(ttnn: Any, settings: MeshSettings, machine: Machine) -> Any:
                 **settings.sizes,
             )
     except RuntimeError as error:
-        raise MeshNotOpened(grid=settings.grid, machine=machine, cause=_cause(error)) from error
+        raise MeshNotOpened(grid=settings.grid, machine=machine, cause=cause_of(error)) from error
 
 
 @contextmanager
@@ -237,7 +238,7 @@ def _fabric_reset_on_failure(ttnn: Any, fabric: FabricSettings | None) -> Iterat
             try:
                 _reset_fabric(ttnn)
             except RuntimeError as error:
-                log.warning("Could not reset the fabric: %s", _cause(error))
+                log.warning("Could not reset the fabric: %s", cause_of(error))
         raise
 
 
@@ -268,7 +269,7 @@ def _submeshes(device: Any) -> Iterator[Any]:
         yield submesh
 
 
-def _cause(error: Exception) -> str:
+def cause_of(error: Exception) -> str:
     """What ttnn has to say, without source lines and backtrace."""
     text = re.split(r"\n(?:backtrace|Location):", str(error))[0]
     _, found, info = text.partition("info:\n")

@@ -14,8 +14,9 @@ from vllm_tt.contract import Capabilities
 from vllm_tt.log import get_logger
 from vllm_tt.models.registry import select
 from vllm_tt.platform.ending import engine_record
-from vllm_tt.platform.lanes import lane_shape
+from vllm_tt.platform.lanes import check_split, lane_shape
 from vllm_tt.platform.policies import compact_json
+from vllm_tt.platform.ranks import bind
 from vllm_tt.sampling.host import HostSampler
 from vllm_tt.sampling.policy import DeviceLimits
 from vllm_tt.sampling.processors import has_custom_processors
@@ -54,6 +55,7 @@ class TTWorker(WorkerBase):
         self._config = TTConfig.from_additional_config(self.vllm_config.additional_config)
         self._shape = lane_shape(self.vllm_config)
         self._record = engine_record(self.vllm_config)
+        self._devices = bind(self.vllm_config)
         self._mesh: OpenMesh | None = None
         self._kv_plan: KVPlan | None = None
         self._adapter_class: type | None = None
@@ -63,9 +65,11 @@ class TTWorker(WorkerBase):
         self._runner: ModelRunner | None = None
 
     def init_device(self) -> None:
-        self._mesh = open_mesh(self._config, tracing=self._config.trace_mode != "none")
+        grid = self._devices.grid if self._devices else None
+        self._mesh = open_mesh(self._config, tracing=self._config.trace_mode != "none", group=grid)
         self._record.opened()
         self._mesh.after_close(lambda: self._record.closed(sys.exc_info()[1]))
+        self._or_close(lambda: check_split(self._shape.lanes, _set(self._mesh).grid))
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:  # noqa: ARG002 - vLLM's signature
         """Load the adapter; weights are the adapter's own business, dummy ones included."""
@@ -181,7 +185,8 @@ class TTWorker(WorkerBase):
             run_ahead=bool(self.scheduler_config.async_scheduling),
             traced=self._config.traces_decode,
         )
-        self._runner = ModelRunner(self._forward, rows, HostSampler(self._config_of_all_rows()), options)
+        sampler = HostSampler(self._config_of_all_rows(), compat=self._config.always_compat_sampling)
+        self._runner = ModelRunner(self._forward, rows, sampler, options)
 
     def _config_of_all_rows(self) -> VllmConfig:
         """With the rows of all lanes, by which vLLM's logits processors size what they keep."""

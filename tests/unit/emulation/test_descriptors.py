@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 
 from vllm_tt.emulation.descriptors import BOARDS, MACHINES
-from vllm_tt.mesh import MESH_GRIDS
+from vllm_tt.mesh import EMULATED
 
 
 def neighbours(descriptor):
@@ -13,9 +13,9 @@ def neighbours(descriptor):
     return Counter(chip for pair in pairs for chip in pair)
 
 
-def test_every_mesh_name_has_a_machine_of_its_size():
+def test_every_name_has_a_machine_of_its_size():
     assert {name: machine.rows * machine.cols for name, machine in MACHINES.items()} == {
-        name: grid.chips for name, grid in MESH_GRIDS.items()
+        name: grid.chips for name, grid in EMULATED.items()
     }
 
 

@@ -138,7 +138,7 @@ def test_an_unknown_machine(environ, tmp_path):
         emulation.prepare()
     assert str(error.value) == (
         "TT_EMULATE='N301' is not valid: expected one of N150, P100, P150, N300, P300, P150x2, N150x4, P150x4, P300x2, "
-        "T3K, P150x8, TG, BH-Galaxy. Unset it for the default (real devices)."
+        "T3K, P150x8, TG, BH-Galaxy, 2xT3K. Unset it for the default (real devices)."
     )
     assert not (tmp_path / "cache").exists()
 

@@ -4,7 +4,7 @@ import pytest
 from sandbox import Case, Sandbox, runtime_shared_memory
 
 from vllm_tt.emulation import MACHINES
-from vllm_tt.mesh import MESH_GRIDS
+from vllm_tt.mesh import EMULATED
 
 CLUSTERS = {
     "N150": "N150",
@@ -17,6 +17,7 @@ CLUSTERS = {
     "P150x4": "P150_X4",
     "P300x2": "P300_X2",
     "T3K": "T3K",
+    "2xT3K": "N300",
     "P150x8": "P150_X8",
     "TG": "GALAXY",
     "BH-Galaxy": "BLACKHOLE_GALAXY",
@@ -56,7 +57,7 @@ def opened(tmp_path_factory, emulation_cache):
                 code=OPEN.format(rows=grid.rows, cols=grid.cols, fabrics=FABRICS.get(name, ("FABRIC_1D",))),
                 environ={"TT_EMULATE": name},
             )
-            for name, grid in MESH_GRIDS.items()
+            for name, grid in EMULATED.items()
         }
     )
     return outcomes, sandbox.left_behind(), runtime_shared_memory() - shared
@@ -64,7 +65,7 @@ def opened(tmp_path_factory, emulation_cache):
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_the_runtime_recognises_and_opens_the_machine(opened, name):
-    grid = MESH_GRIDS[name]
+    grid = EMULATED[name]
     opens = [list(range(grid.chips)), grid.cols]
     outcome = opened[0][name]
     assert outcome.error is None

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from vllm_tt.models.builtin import BUILTINS, SelectorError
+from vllm_tt.models.builtin import BUILTINS, SERVE_LANES, SelectorError
 
 BY_ARCH = {builtin.arch: builtin for builtin in BUILTINS}
 
@@ -42,3 +42,14 @@ def test_an_unknown_selector_value_lists_the_valid_ones():
         "TT_LLAMA_TEXT_VER='llama4' selects no generator for TTLlamaForCausalLM. "
         "Valid values: tt_transformers, llama3_70b_galaxy, llama2_70b."
     )
+
+
+def test_the_classes_that_serve_lanes_are_listed_ones_and_noted():
+    noted = {
+        path
+        for builtin in BUILTINS
+        for value, path in builtin.classes.items()
+        if builtin.notes.get(value) == "folds data parallelism into lanes"
+    }
+    assert noted == SERVE_LANES
+    assert len(noted) == 3

@@ -54,3 +54,17 @@ def test_a_built_in_is_read_from_the_path_without_importing(tmp_path, monkeypatc
     monkeypatch.syspath_prepend(tmp_path)
     one = Entry(arch="TTLlama", main_class="models.demos.gen:Model", source="builtin")
     assert one.capabilities() == Capabilities(max_device_top_k=32)
+
+
+LLAMA_GALAXY = "models.demos.llama3_70b_galaxy.tt.generator_vllm"
+
+
+def test_the_class_of_a_single_execute_built_in_serves_lanes_without_saying_so(tmp_path, monkeypatch):
+    folder = tmp_path.joinpath(*LLAMA_GALAXY.split(".")[:-1])
+    folder.mkdir(parents=True)
+    (folder / "generator_vllm.py").write_text("class LlamaForCausalLM: pass\nclass Other: pass")
+    monkeypatch.syspath_prepend(tmp_path)
+    one = Entry(arch="TTLlamaForCausalLM", main_class=f"{LLAMA_GALAXY}:LlamaForCausalLM", source="builtin")
+    assert one.capabilities() == Capabilities(supports_lanes=True)
+    other = Entry(arch="TTLlamaForCausalLM", main_class=f"{LLAMA_GALAXY}:Other", source="override")
+    assert other.capabilities() == Capabilities()

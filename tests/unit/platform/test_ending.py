@@ -14,6 +14,7 @@ from vllm_tt.platform import ending
 logging.basicConfig(format="%(levelname)s %(message)s", level="INFO", stream=sys.stdout)
 record = ending.MeshRecord(os.getpid())
 ending.watch(record)
+{watched}
 if os.fork() == 0:  # the engine
     {engine}
     os._exit(0)
@@ -28,9 +29,9 @@ CLOSED = "INFO The server has ended and its mesh is closed"
 def end(tmp_path):
     """``end(engine, server)`` runs the two in a process and its child; the server's exit code and log."""
 
-    def run(engine, server=""):
+    def run(engine, server="", watched=""):
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM.format(engine=engine or "pass", server=server)],
+            [sys.executable, "-c", PROGRAM.format(engine=engine or "pass", server=server, watched=watched)],
             env=os.environ | {"TT_VLLM_CACHE": str(tmp_path)},
             capture_output=True,
             text=True,
@@ -113,16 +114,35 @@ def test_the_next_server_speaks_of_one_that_was_killed(end, tmp_path):
     assert killed == (-9, [])
     (path,) = records(tmp_path)
     assert json.loads(path.read_text())["open"] is True
+    server = path.stem.removesuffix("-0")
     assert end("") == (
         0,
         [
             (
-                f"WARNING An earlier server (process {path.stem}) was killed with its mesh open. Should the devices "
+                f"WARNING An earlier server (process {server}) was killed with its mesh open. Should the devices "
                 "not answer, reset them with tt-smi -r"
             )
         ],
     )
     assert records(tmp_path) == []
+
+
+OF_TWO = "other = ending.MeshRecord(record.server, 1)"
+BOTH = f"{OF_TWO}; ending.watch(other)"
+
+
+def test_the_meshes_of_several_engines_are_closed_in_one_line(end, tmp_path):
+    both = f"{OF_TWO}; [(one.opened(), one.closed(None)) for one in (record, other)]"
+    assert end(both, watched=BOTH) == (0, ["INFO The server has ended and its 2 meshes are closed"])
+    assert records(tmp_path) == []
+
+
+def test_one_of_several_engines_that_died_is_named(end):
+    code, (closed, died) = end(f"{OF_TWO}; record.opened(); record.closed(None); other.opened()", watched=BOTH)
+    assert code == 1
+    assert closed == "INFO Engine 0 has closed its mesh"
+    assert died.startswith("ERROR Engine 1 (process ")
+    assert "died with its mesh open" in died
 
 
 def test_a_record_that_cannot_be_written_does_not_end_the_server(end, tmp_path):

@@ -31,6 +31,13 @@ def parallel_size(flag, size):
     )
 
 
+def load_balancing(flag):
+    return (
+        f"{flag} is not available: a server runs all its engines itself. Start independent servers, each with its own "
+        "TT_VISIBLE_DEVICES and --port and without --data-parallel options, and balance the load in front of them."
+    )
+
+
 CASES = {
     "tensor parallel": (
         {"parallel": {"tensor_parallel_size": 2}},
@@ -47,21 +54,28 @@ CASES = {
             "balance the load in front of them."
         ),
     ),
-    "data parallel": (
-        {"parallel": {"data_parallel_size": 4}},
-        (
-            "--data-parallel-size 4 is not available: a server runs one engine. Use --max-num-seqs for a larger "
-            "batch, or start 4 servers, each with its own TT_VISIBLE_DEVICES and --port, and balance the load in front "
-            "of them."
-        ),
+    "external load balancing": (
+        {"parallel": {"data_parallel_size": 2, "data_parallel_external_lb": True}},
+        load_balancing("--data-parallel-external-lb (or --data-parallel-rank)"),
     ),
-    "data parallel of experts": (
-        {"parallel": {"data_parallel_size": 2}, "model": {"config": {"num_local_experts": 8}}},
-        (
-            "--data-parallel-size 2 is not available for {model}, a mixture of experts: vLLM runs the ranks of such a "
-            "model in lock step, which one engine on one mesh does not need. Leave out --data-parallel-size; the model "
-            "spreads its experts over the mesh that MESH_DEVICE names."
-        ),
+    "hybrid load balancing": (
+        {"parallel": {"data_parallel_size": 2, "data_parallel_hybrid_lb": True}},
+        load_balancing("--data-parallel-hybrid-lb (or --data-parallel-start-rank)"),
+    ),
+    "engines elsewhere": (
+        {"parallel": {"data_parallel_size": 4, "data_parallel_size_local": 2}},
+        load_balancing("--data-parallel-size-local 2 of 4"),
+    ),
+    "engines in Ray": (
+        {
+            "parallel": {
+                "data_parallel_size": 2,
+                "data_parallel_size_local": 2,
+                "data_parallel_backend": "ray",
+                "distributed_executor_backend": "uni",
+            }
+        },
+        load_balancing("--data-parallel-backend ray"),
     ),
     "speculation": (
         {"speculative_config": ngram},

@@ -23,12 +23,15 @@ BUNDLES = {
     "able": ("Qwen2ForCausalLM", CAPABILITIES),
     "hybrid": ("TTHybridProbeForCausalLM", {}),
     "able-hybrid": ("TTAbleHybridProbeForCausalLM", CAPABILITIES),
+    "lanes": ("MistralForCausalLM", CAPABILITIES | {"supports_lanes": True}),
 }
 MODELS = {
     "plain": {"architectures": ["LlamaForCausalLM"]},
     "able": {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"},
     "hybrid": {"architectures": ["TTHybridProbeForCausalLM"]},
     "able-hybrid": {"architectures": ["TTAbleHybridProbeForCausalLM"]},
+    "lanes": {"architectures": ["MistralForCausalLM"], "model_type": "mistral"},
+    "experts in lanes": {"architectures": ["MistralForCausalLM"], "num_local_experts": 8},
     "unknown": {"architectures": ["LamaForCausalLM"]},
     "float32": {"architectures": ["LlamaForCausalLM"], "dtype": "float32"},
     "float16": {"architectures": ["LlamaForCausalLM"], "dtype": "float16"},
@@ -65,6 +68,7 @@ RELEASED_ENV = {
     "TT_MESH_GRAPH_DESC_PATH": "/opt/tt-metal/mesh.textproto",
 }
 
+GALAXY = {"env": {"TT_EMULATE": "TG", "MESH_DEVICE": "TG"}}
 CASES = {
     "plain": ("plain", ""),
     "able": ("able", ""),
@@ -90,10 +94,21 @@ CASES = {
         ),
     ),
     "device sampling undeclared": ("plain", "--additional-config.tt.sample_on_device_mode decode_only"),
+    "lanes": ("lanes", "--data-parallel-size 4 --max-num-seqs 8 --async-scheduling", GALAXY),
+    "lanes in underscores": ("lanes", "--data_parallel_size 4 --max_num_seqs 8", GALAXY),
+    "lanes by option": ("lanes", "--additional-config.tt.lanes 4 --max-num-seqs 8", GALAXY),
+    "lanes twice": ("lanes", "-dp 4 --additional-config.tt.lanes 4 --max-num-seqs 8", GALAXY),
+    "lanes of experts": ("experts in lanes", "-dp 4 --max-num-seqs 8", GALAXY),
+    "lanes of a further server": ("lanes", "-dp 4 --max-num-seqs 8", GALAXY | {"servers": 4}),
+    "engines": ("able", "--data-parallel-size 2 --max-num-seqs 8", {"env": {"TT_EMULATE": "2xT3K"}}),
+    "engines of a further server": ("able", "-dp 2 --max-num-seqs 8", {"env": {"TT_EMULATE": "2xT3K"}, "servers": 2}),
     "triton": ("plain", "", {"env": {"CUDA_VISIBLE_DEVICES": ""}}),
     "tensor parallel": ("plain", "-tp 2"),
     "pipeline parallel": ("plain", "-pp 2"),
-    "data parallel": ("plain", "--data-parallel-size 2"),
+    "half a board": ("plain", "--data-parallel-size 2"),
+    "uneven lanes": ("lanes", "--data-parallel-size 3", GALAXY),
+    "two numbers of lanes": ("lanes", "-dp 4 --additional-config.tt.lanes 2", GALAXY),
+    "no lanes": ("able", "--additional-config.tt.lanes 2", GALAXY),
     "experts data parallel": ("experts", "--data-parallel-size 2"),
     "lora": ("plain", "--enable-lora"),
     "speculation": (
@@ -154,10 +169,11 @@ def results(folder):
     return json.loads(done.stdout.rpartition("RESULTS ")[2])
 
 
-def serving(architecture, paths, mesh="all devices", rows=256, sampling="sampling on the host"):
+def serving(architecture, paths, mesh="all devices of an emulated N300", rows=256, sampling="sampling on the host"):
+    requests = rows if isinstance(rows, str) else f"one engine, {rows} requests at once"
     return (
-        f"INFO Serving {architecture} on {mesh} of an emulated N300: one engine, {rows} requests at once, at most "
-        f"4096 tokens each, 64 tokens a page; {paths}, decode interleave on, traces all, {sampling}"
+        f"INFO Serving {architecture} on {mesh}: {requests}, at most 4096 tokens each, 64 tokens a page; {paths}, "
+        f"decode interleave on, traces all, {sampling}"
     )
 
 
@@ -173,10 +189,20 @@ def test_settles_once_and_for_all(results, name):
     assert result["again"], "a second run of the hook in this process changed something"
     assert result["at_the_engine"], "the run at the end of an engine's start changed something"
     assert result["lines_again"] == []
-    assert result["classes"] == ["vllm_tt.worker.worker.TTWorker", "vllm_tt.scheduler.phase.TTScheduler"]
+    lanes = result["settled"]["lanes"] > 1
+    scheduler = "vllm_tt.scheduler.lanes.TTLaneCoordinator" if lanes else "vllm_tt.scheduler.phase.TTScheduler"
+    assert result["classes"] == ["vllm_tt.worker.worker.TTWorker", scheduler]
     assert result["executor"] == "uni"
     assert not result["v2"]
     assert not result["triton"]
+
+
+IN_LANES = serving(
+    "TTMistralForCausalLM",
+    ON,
+    mesh="TG (8x4) of an emulated TG",
+    rows="one engine, 4 lanes x 8 = 32 requests at once",
+)
 
 
 LINES = {
@@ -184,14 +210,34 @@ LINES = {
     "able": [serving("TTQwen2ForCausalLM", ON)],
     "able declining": [serving("TTQwen2ForCausalLM", OFF)],
     "further server": [],
+    "lanes of a further server": [],
+    "engines of a further server": [],
+    "lanes": [IN_LANES],
+    "lanes in underscores": [IN_LANES],
+    "lanes by option": [IN_LANES],
+    "lanes twice": [IN_LANES],
+    "lanes of experts": [IN_LANES],
+    "engines": [
+        serving(
+            "TTQwen2ForCausalLM",
+            ON,
+            mesh="all devices of an emulated 2xT3K",
+            rows="2 engines x 8 = 16 requests at once on the devices 0,1,2,3 and 4,5,6,7, a 2x4 mesh each",
+        )
+    ],
     "by override": [serving("TTQwen2ForCausalLM", ON)],
     "mesh by name": [
         NO_CACHING,
         NO_ASYNC,
         NO_CHUNKS,
-        serving("TTLlamaForCausalLM", OFF, mesh="T3K (1x8)", rows=16),
+        serving("TTLlamaForCausalLM", OFF, mesh="T3K (1x8) of an emulated N300", rows=16),
     ],
-    "mesh by grid": [NO_CACHING, NO_ASYNC, NO_CHUNKS, serving("TTLlamaForCausalLM", OFF, mesh="1x2", rows=16)],
+    "mesh by grid": [
+        NO_CACHING,
+        NO_ASYNC,
+        NO_CHUNKS,
+        serving("TTLlamaForCausalLM", OFF, mesh="1x2 of an emulated N300", rows=16),
+    ],
     "device sampling": [
         serving("TTQwen2ForCausalLM", OVERLAPS, sampling="sampling on the device (sample_on_device_mode all)")
     ],
@@ -225,7 +271,14 @@ def test_says_what_it_changed_and_what_it_serves(results, name):
     assert results[name]["lines"] == LINES[name]
 
 
+LANES = {"data_parallel": [1, 1], "rows": 8, "executor": "uni"}
 VALUES = {
+    "lanes": LANES,
+    "lanes by option": LANES,
+    "lanes of experts": LANES,
+    "lanes of a further server": LANES,
+    "engines": {"data_parallel": [2, 2], "rows": 8, "executor": "uni"},
+    "engines of a further server": {"data_parallel": [2, 2]},
     "plain": {"prefix_caching": False, "chunked": False, "async": False, "budget": 4096, "concurrent_batches": 1},
     "able": {"prefix_caching": True, "chunked": True, "async": True, "budget": 2048, "concurrent_batches": 2},
     "able declining": {"prefix_caching": False, "chunked": False, "async": False, "budget": 4096},
@@ -260,9 +313,15 @@ ERRORS = {
     "pipeline parallel": "--pipeline-parallel-size 2 is not available: one worker drives the whole mesh, and the model "
     "spreads itself over it. Choose the mesh with MESH_DEVICE, for example MESH_DEVICE=T3K or "
     'MESH_DEVICE="(1,2)", and leave out --pipeline-parallel-size.',
-    "data parallel": "--data-parallel-size 2 is not available: a server runs one engine. Use --max-num-seqs for a "
-    "larger batch, or start 2 servers, each with its own TT_VISIBLE_DEVICES and --port, and balance the load in "
-    "front of them.",
+    "half a board": "--data-parallel-size 2 splits the 2x1 mesh inside the board with device id 0: a process opens a "
+    "board as a whole. Use fewer engines, or a mesh (MESH_DEVICE) whose equal parts are whole boards.",
+    "uneven lanes": "3 lanes do not divide the 32 chips of the 8x4 mesh, of which each lane gets an equal part. Use 1, "
+    "2, 4, 8, 16 or 32 lanes, or another mesh (MESH_DEVICE).",
+    "two numbers of lanes": "tt.lanes 2 and --data-parallel-size 4 disagree: with TTMistralForCausalLM, both are the "
+    "number of lanes of one engine. Leave one of them out.",
+    "no lanes": "tt.lanes 2 is not available: TTQwen2ForCausalLM does not declare supports_lanes, so an instance of it "
+    "serves one batch. Leave it out and use --max-num-seqs for a larger batch, or --data-parallel-size for several "
+    "engines.",
     "experts data parallel": "--data-parallel-size 2 is not available for {folder}/experts, a mixture of experts: vLLM "
     "runs the ranks of such a model in lock step, which one engine on one mesh does not need. Leave out "
     "--data-parallel-size; the model spreads its experts over the mesh that MESH_DEVICE names.",
@@ -275,7 +334,7 @@ ERRORS = {
     'P300x2, T3K, P150x8, TG, BH-Galaxy, or a grid such as "(2,4)". Unset it for the default (one row of all '
     "devices).",
     "bad emulation": "TT_EMULATE='n300' is not valid: expected one of N150, P100, P150, N300, P300, P150x2, N150x4, "
-    "P150x4, P300x2, T3K, P150x8, TG, BH-Galaxy. Unset it for the default (real devices).",
+    "P150x4, P300x2, T3K, P150x8, TG, BH-Galaxy, 2xT3K. Unset it for the default (real devices).",
     "quoted bool": "additional_config[\"tt\"]['enable_model_warmup'] is the string 'False': expected true or false. "
     "Write false without quotes and in lower case: --additional-config.tt.enable_model_warmup false",
 }
