@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from vllm.v1.sample.sampler import Sampler
 
 from vllm_tt.batch.requests import NO_SLOT
 from vllm_tt.errors import TTError
@@ -16,7 +17,7 @@ from vllm_tt.sampling.argmax import likeliest_tokens
 from vllm_tt.sampling.grammar import apply_grammar
 from vllm_tt.sampling.loaded import LoadedProcessors
 from vllm_tt.sampling.logprobs import merge
-from vllm_tt.sampling.metadata import RowsMetadata, build_metadata, forget_impossible
+from vllm_tt.sampling.metadata import RowsMetadata, build_metadata, forget_impossible, padded_prompts
 from vllm_tt.sampling.penalties import PenalisedRows
 from vllm_tt.sampling.plain import is_plain, min_tokens
 from vllm_tt.sampling.vllm_sampler import QuickSampler
@@ -79,13 +80,15 @@ class _Batch:
 class HostSampler:
     """Samples any request that vLLM can describe; a row's token does not depend on the other rows."""
 
-    def __init__(self, vllm_config: VllmConfig) -> None:
+    def __init__(self, vllm_config: VllmConfig, *, compat: bool = False) -> None:
+        """``compat``: every row goes through vLLM's sampler as it is, without our quicker ways."""
         model_config = vllm_config.model_config
+        self._compat = compat
         self._model: str = model_config.model
         self._vocab_size: int = model_config.get_vocab_size()
         self._processors = LoadedProcessors(vllm_config)
         self._penalised = PenalisedRows(self._vocab_size)
-        self._sampler = QuickSampler(model_config)
+        self._sampler = Sampler(logprobs_mode=model_config.logprobs_mode) if compat else QuickSampler(model_config)
         self._batch: _Batch | None = None
         self._scratch = torch.empty(0, self._vocab_size)
         self._reported: set[RequestState] = set()
@@ -132,7 +135,7 @@ class HostSampler:
         plain, special, waiting = [], [], []
         for row, state in enumerate(states):
             params = state.sampling_params
-            if self._processors.custom or state.req_id in masked or not is_plain(params):
+            if self._compat or self._processors.custom or state.req_id in masked or not is_plain(params):
                 special.append(row)
             elif (least := min_tokens(params)) > len(state.output_token_ids):
                 special.append(row)
@@ -160,8 +163,10 @@ class HostSampler:
             forget_impossible(state.sampling_params, self._vocab_size)
         ordered = self._processors.begin(states)
         penalised = self._penalised.of(ordered)
-        greedy_top_k = 1 if self._sampler.draws else self._vocab_size
+        greedy_top_k = 1 if isinstance(self._sampler, QuickSampler) and self._sampler.draws else self._vocab_size
         metadata = build_metadata(ordered, self._processors, penalised, self._vocab_size, greedy_top_k=greedy_top_k)
+        if self._compat and penalised:
+            metadata.prompt_token_ids = padded_prompts(ordered, self._vocab_size)
         return ordered, metadata
 
     def _copied(self, logits: torch.Tensor, rows: Sequence[int]) -> torch.Tensor:

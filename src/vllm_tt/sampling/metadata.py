@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 import torch
 from vllm.sampling_params import SamplingParams, SamplingType
 from vllm.v1.sample.metadata import SamplingMetadata
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from vllm_tt.sampling.loaded import LoadedProcessors
     from vllm_tt.sampling.penalties import PenalisedRow
 
-__all__ = ["RowsMetadata", "build_metadata", "forget_impossible"]
+__all__ = ["RowsMetadata", "build_metadata", "forget_impossible", "padded_prompts"]
 
 T = TypeVar("T")
 
@@ -78,6 +79,15 @@ def forget_impossible(params: SamplingParams, vocab_size: int) -> None:
     stops.difference_update([token for token in stops if not 0 <= token < vocab_size])
     if params.logit_bias:
         params.logit_bias = {token: bias for token, bias in params.logit_bias.items() if 0 <= token < vocab_size}
+
+
+def padded_prompts(states: Sequence[RequestState], vocab_size: int) -> torch.Tensor:
+    """int64 [rows, longest prompt], as vLLM's own penalties count them; ``vocab_size`` is their padding."""
+    padded = np.full((len(states), max(len(state.prompt_token_ids) for state in states)), vocab_size, dtype=np.int64)
+    for row, state in enumerate(states):
+        padded[row, : len(state.prompt_token_ids)] = state.prompt_token_ids
+    # Placeholders beyond the vocabulary are penalised no more than padding.
+    return torch.from_numpy(np.minimum(padded, vocab_size))
 
 
 def _temperatures(params: Sequence[SamplingParams], greedy: Sequence[bool]) -> torch.Tensor:

@@ -96,9 +96,9 @@ def grammar_output(rows, step):
     return GrammarOutput(list(masks), np.packbits(bits, axis=1, bitorder="little").view(np.int32))
 
 
-def together(config, dtype):
+def together(config, dtype, *, compat):
     """Every case in one server: at each step, each is in one batch, with other neighbours in another order."""
-    sampler = HostSampler(config)
+    sampler = HostSampler(config, compat=compat)
     shuffle = np.random.default_rng(5)
     states = {}
     for name, case in zip(NAMES, CASES, strict=True):
@@ -127,19 +127,22 @@ def together(config, dtype):
 
 
 SERVERS = [
-    (torch.float32, "raw_logprobs"),
-    (torch.bfloat16, "raw_logits"),
-    (torch.float32, "processed_logprobs"),
+    (torch.float32, "raw_logprobs", False),
+    (torch.bfloat16, "raw_logits", False),
+    (torch.float32, "processed_logprobs", False),
+    (torch.bfloat16, "raw_logprobs", True),
 ]
-"""What the adapter returns, and what the operator asks logprobs to be: vLLM's own way of drawing with the last."""
+"""What the adapter returns, what the operator asks logprobs to be (with processed ones, vLLM draws in its own way), and
+whether vLLM's sampler is used as it is.
+"""
 
 
-@pytest.fixture(scope="module", params=SERVERS, ids=[mode for _, mode in SERVERS])
+@pytest.fixture(scope="module", params=SERVERS, ids=[f"{mode}{' compat' * compat}" for _, mode, compat in SERVERS])
 def both(request, tmp_path_factory):
-    dtype, mode = request.param
+    dtype, mode, compat = request.param
     config = probe_config(tmp_path_factory.mktemp("model"), vocab_size=VOCAB, rows=ROWS, logprobs_mode=mode)
     expected = {name: alone(config, case, dtype) for name, case in zip(NAMES, CASES, strict=True)}
-    return together(config, dtype), expected
+    return together(config, dtype, compat=compat), expected
 
 
 @pytest.mark.parametrize("name", NAMES)
