@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tools.bench.plan import Case, measure
 from tools.bench.report import Column, milliseconds, percent, reasons, times
 from tools.bench.settings import Arriving, Settings
-from tools.bench.stats import counted, cpu_ms, middle, ratio
+from tools.bench.stats import counted, cpu_ms, efficiency, middle, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -63,7 +63,7 @@ class Churn:
 
 
 def _record(checkout: Checkout, case: Case, timings: Sequence[Timing], here: Sequence[Timing]) -> dict[str, Any]:
-    shares = [_busy(timing) for timing in timings]
+    shares = [efficiency(timing) for timing in timings]
     losses = [lost for timing in timings if (lost := _lost_ms(timing)) is not None]
     record = {
         "checkout": checkout.name,
@@ -75,12 +75,7 @@ def _record(checkout: Checkout, case: Case, timings: Sequence[Timing], here: Seq
         "kinds": counted(timings, "steps"),
         "drains": counted(timings, "drains"),
     }
-    return record if timings is here else record | {"by_here": ratio(shares, [_busy(timing) for timing in here])}
-
-
-def _busy(timing: Timing) -> float:
-    """The share of all the time in which the device computed."""
-    return timing.device / sum(timing.loop)
+    return record if timings is here else record | {"by_here": ratio(shares, [efficiency(timing) for timing in here])}
 
 
 def _lost_ms(timing: Timing) -> float | None:

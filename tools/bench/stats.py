@@ -40,8 +40,8 @@ def cpu_ms(timing: Timing) -> float:
 
 
 def efficiency(timing: Timing) -> float:
-    """Device time by step time: the share of the time in which the device computed."""
-    return timing.device / timing.steps / 1e6 / step_ms(timing)
+    """The share of all the time, stalls included, in which the device computed."""
+    return timing.device / sum(timing.loop)
 
 
 def counted(timings: Sequence[Timing], family: str) -> dict[str, float]:

@@ -19,8 +19,11 @@ def test_what_every_second_step_does_counts(timing):
     assert step_ms(found) == 2.0
 
 
-def test_efficiency_is_device_time_by_step_time(timing):
-    assert efficiency(timing(12.5, device=10)) == pytest.approx(0.8)
+def test_efficiency_counts_stalls(timing):
+    found = timing(12.5, device=10, steps=4)
+    assert efficiency(found) == pytest.approx(0.8)
+    found.loop[1] *= 5
+    assert efficiency(found) == pytest.approx(0.4)
 
 
 def test_rounds_are_compared_with_their_own_round():
