@@ -132,7 +132,8 @@ def churn(output: _Output, scheduling: str, **asked: Any) -> None:
 @main.command()
 @_option("--sizes", "Batch sizes.", "32,128", Numbers(int))
 @_option("--workload", "What the requests ask for.", "greedy", click.Choice(sorted(WORKLOADS)))
-@_option("--steps", "Steps to look at.", 3000, POSITIVE)
+@_option("--rounds", "How often each size is profiled.", 5, POSITIVE)
+@_option("--steps", "Steps of a round.", 3000, POSITIVE)
 @_option("--top", "Functions to report.", 15, POSITIVE)
 @click.pass_obj
 def profile(output: _Output, **asked: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tools.bench.report import Column
 from tools.bench.rig import rigs
 from tools.bench.settings import Settings, Steady, Timing
-from tools.bench.stats import cpu_ms
+from tools.bench.stats import cpu_ms, middle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +39,9 @@ class Profile:
     model: str
     sizes: Sequence[int]
     workload: str
+    rounds: int
     steps: int
+    """A round."""
     top: int
     """How many functions are reported."""
 
@@ -47,20 +49,25 @@ class Profile:
         """A record for each of the functions that take longest, and one for the whole step."""
         for rows in self.sizes:
             settings = Settings(model=self.model, rows=rows)
+            asked = Steady(rows=rows, steps=self.steps, workload=self.workload)
+            found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in checkouts}
             with rigs([(one, settings) for one in checkouts]) as ready:
-                for one in checkouts:
-                    progress(f"{one.name}: {rows} rows")
-                    asked = Steady(rows=rows, steps=self.steps, workload=self.workload)
-                    found = ready[one, settings].profile(asked)
-                    yield from ({"checkout": one.name, "rows": rows, **line} for line in self._lines(found))
+                for _ in range(self.rounds):
+                    for one in checkouts:
+                        progress(f"{one.name}: {rows} rows")
+                        found[one.name].append(ready[one, settings].profile(asked))
+            for name, profiles in found.items():
+                yield from ({"checkout": name, "rows": rows, **line} for line in _lines(profiles, self.top))
 
-    def _lines(self, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        whole = cpu_ms(Timing(**found["timing"]))
-        yield {"function": "everything", "own_ms": None, "ms": whole}
-        per_sample = whole / max(found["samples"], 1)
-        nearest: Counter[str] = Counter()
+
+def _lines(profiles: Sequence[dict[str, Any]], top: int) -> Iterator[dict[str, Any]]:
+    whole = middle([cpu_ms(Timing(**found["timing"])) for found in profiles])
+    yield {"function": "everything", "own_ms": None, "ms": whole}
+    per_sample = whole / max(sum(found["samples"] for found in profiles), 1)
+    own, nearest = Counter[str](), Counter[str]()
+    for found in profiles:
+        own.update(found["top"])
         for line, samples in found["ours"].items():
             nearest[line.rpartition(":")[0]] += samples
-        for function, samples in nearest.most_common(self.top):
-            own = found["top"].get(function, 0) * per_sample
-            yield {"function": function, "own_ms": own, "ms": samples * per_sample}
+    for function, samples in nearest.most_common(top):
+        yield {"function": function, "own_ms": own[function] * per_sample, "ms": samples * per_sample}
