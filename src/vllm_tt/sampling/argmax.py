@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["likeliest_tokens"]
 
-_INF_BITS, _MINUS_INF_BITS = 0x7F80, 0xFF80
-"""Of bfloat16; with the same sign, NaNs lie above."""
+_INF, _MINUS_INF = 0x7F80, 0xFF80 - 0x10000
+"""The bits of bfloat16 as integers; with the same sign, those of NaN are larger."""
 
 
 def likeliest_tokens(logits: torch.Tensor, rows: Sequence[int]) -> tuple[npt.NDArray[np.int32], list[int]]:
@@ -48,13 +48,17 @@ def _finder(logits: torch.Tensor) -> Callable[[int], tuple[int, bool]]:
     if logits.dtype != torch.bfloat16:
         return widened
     bits = logits.view(torch.int16).numpy()
-    unsigned = bits.view(np.uint16)
 
     def by_bits(row: int) -> tuple[int, bool]:
-        # Positive floats are ordered as their bits are, and negative ones lie below them as integers, too.
-        token = int(bits[row].argmax())
-        if 0 < bits[row, token] < _INF_BITS and unsigned[row].max() <= _MINUS_INF_BITS:
+        # Positive floats are ordered as their bits are. All negative ones lie below, in the opposite order.
+        line = bits[row]
+        token = int(line.argmax())
+        largest = line[token]
+        if 0 < largest < _INF and line.view(np.uint16).max() <= _MINUS_INF + 0x10000:
             return token, True
+        if largest <= _MINUS_INF:
+            token = int(line.argmin())
+            return token, bool(line[token] != _MINUS_INF)
         return widened(row)
 
     return by_bits

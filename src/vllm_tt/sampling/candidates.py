@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Candidates", "likeliest"]
 
-_BLOCKS_PER_CANDIDATE = 4
-"""More blocks let fewer tokens beyond the wanted ones through, and take longer to look at."""
+_BLOCKS_PER_CANDIDATE, _FEWEST_BLOCKS = 4, 512
+"""More blocks let fewer tokens beyond the wanted ones through, and take longer to look at; so do very few."""
 _MOST_PER_CANDIDATE = 8
 """A row that lets more through has its logits tied: it is left to those who look at whole rows."""
 
@@ -43,7 +43,8 @@ class Candidates:
 def likeliest(logits: npt.NDArray[np.float32], size: int) -> Candidates:
     """At least the ``size`` likeliest tokens of each row of ``logits`` [n, V], or all that are possible."""
     vocab = logits.shape[1]
-    maxima = _block_maxima(logits, depth=max(1, vocab // (_BLOCKS_PER_CANDIDATE * size)))
+    blocks = max(_FEWEST_BLOCKS, _BLOCKS_PER_CANDIDATE * size)
+    maxima = _block_maxima(logits, depth=max(1, vocab // blocks))
     usable = np.isfinite(maxima.max(axis=1))
     if (above := maxima.shape[1] - size) > 0:
         # The maxima of ``size`` blocks reach this value, and so do as many tokens.

@@ -9,6 +9,8 @@ NEGATIVE_NAN = np.array([0xFFC00000], dtype=np.uint32).view(np.float32)[0].item(
 ROWS = {
     "positive": [1.0, 3.0, 2.0, 3.0],
     "negative": [-5.0, -1.0, -3.0, -1.0],
+    "negative and nan": [-5.0, -1.0, NEGATIVE_NAN, -1.0],
+    "negative and zero": [-5.0, -0.0, -1e-30, -0.0],
     "signed zeros tie": [-0.0, 0.0, -1.0, -2.0],
     "tie at zero": [-1.0, 0.0, -0.0, -2.0],
     "tiny": [1e-30, 2e-30, -1.0, 1e-35],
@@ -27,7 +29,7 @@ def test_it_is_torchs_argmax_and_knows_rows_without_a_finite_maximum(dtype):
     tokens, dead = likeliest_tokens(logits, range(len(logits)))
     assert tokens.tolist() == logits.float().argmax(dim=1).tolist()
     assert tokens.dtype == np.int32
-    without = ("nothing allowed", "infinite", "nan", "negative nan", "nan and infinity")
+    without = ("negative and nan", "nothing allowed", "infinite", "nan", "negative nan", "nan and infinity")
     assert [list(ROWS)[row] for row in dead] == list(without)
 
 
