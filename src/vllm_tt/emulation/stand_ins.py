@@ -2,7 +2,8 @@
 
 Replaying a trace and waiting across command queues write to queues that a mock device does not
 have: a segmentation fault, not an exception. With these, a capture just runs its operations, a
-replay does nothing, and misuse is an error as on a device.
+replay does nothing, and misuse is an error as on a device. Nothing empties the queue that events
+are reported in either: the 8,192nd would wait for ever.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def install_stand_ins(ttnn: Any) -> None:
     ttnn.release_trace = traces.release
     ttnn.is_trace_capture_active = traces.is_active
     ttnn.wait_for_event = traces.wait_for_event
+    ttnn.record_event = _Events(ttnn.record_event).record
     ttnn.DispatchCoreConfig = _dispatch_from_workers(ttnn)
 
 
@@ -109,6 +111,20 @@ class _Traces:
 
     def _queue(self, mesh_device: Any, cq_id: Any) -> tuple[int, int]:
         return mesh_device.id(), 0 if cq_id is None else int(cq_id)
+
+
+class _Events:
+    """One event for each mesh and command queue: a mock device has passed every event as soon as it is recorded."""
+
+    def __init__(self, record: Callable[..., Any]) -> None:
+        self._record = record
+        self._events: dict[tuple[int, int], Any] = {}
+
+    def record(self, mesh_device: Any, cq_id: Any = None, **named: Any) -> Any:
+        queue = mesh_device.id(), 0 if cq_id is None else int(cq_id)
+        if queue not in self._events:
+            self._events[queue] = self._record(mesh_device, cq_id, **named)
+        return self._events[queue]
 
 
 def _start_mpi(ttnn: Any) -> None:

@@ -62,6 +62,14 @@ result += [
 event = ttnn.record_event(mesh, 0)
 result = [ttnn.wait_for_event(0, event), ttnn.wait_for_event(cq_id=0, mesh_event=event)]
 """,
+    "more events than a queue has room for": """
+events = [ttnn.record_event(mesh, cq_id=0) for _ in range(10_000)]
+for event in events:
+    ttnn.event_synchronize(event)
+column = ttnn.MeshCoordinateRange(ttnn.MeshCoordinate(0, 0), ttnn.MeshCoordinate(0, 0))
+of_one = ttnn.record_event(mesh_device=mesh, device_range=column)
+result = [type(events[-1]).__name__, type(of_one).__name__, message(TypeError, ttnn.record_event) is not None]
+""",
     "an operation on all cores": """
 import torch
 one = ttnn.from_torch(torch.ones(512, 512, dtype=torch.bfloat16), layout=ttnn.TILE_LAYOUT, device=mesh)
@@ -112,6 +120,7 @@ def outcomes(tmp_path_factory, emulation_cache):
             ],
         ),
         ("waiting for an event", [None, None]),
+        ("more events than a queue has room for", ["MeshEvent", "MeshEvent", True]),
         ("an operation on all cores", [[512, 512], "WORKER", "ROW", "WORKER", "COL"]),
     ],
 )
