@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["NO_SLOT", "RequestState", "UnsupportedRequest", "in_32_bits"]
 
 NO_SLOT = -1
+_DRAWS_KEPT = 4
+"""More than the tokens that vLLM can discard of a request: those of the steps in flight."""
 
 
 class UnsupportedRequest(TTError):
@@ -38,6 +40,8 @@ class RequestState:
     output_token_ids: list[int] = field(default_factory=list)
     slot: int = NO_SLOT
     epoch: int = 0
+    _before_draws: dict[int, torch.Tensor] = field(default_factory=dict, init=False)
+    """The generator's state before the last tokens were drawn, by their index."""
 
     @classmethod
     def new(cls, data: NewRequestData) -> RequestState:
@@ -65,12 +69,23 @@ class RequestState:
             return self.prompt_token_ids[:end]
         return self.prompt_token_ids + self.output_token_ids[: end - prompt]
 
+    def before_draw(self) -> None:
+        """Keep the random state that the next token is drawn from."""
+        if self.generator is not None:
+            index = len(self.output_token_ids)
+            self._before_draws[index] = self.generator.get_state()
+            self._before_draws.pop(index - _DRAWS_KEPT, None)
+
     def replay(self, all_token_ids: list[int]) -> None:
         """Take the scheduler's token history of a resumed request.
 
-        The list object stays: sampling metadata refers to it.
+        Tokens that it lacks were discarded, and are drawn again from the same random numbers. The list object
+        stays: sampling metadata refers to it.
         """
         self.output_token_ids[:] = all_token_ids[len(self.prompt_token_ids) :]
+        before = self._before_draws.get(len(self.output_token_ids))
+        if self.generator is not None and before is not None:
+            self.generator.set_state(before)
 
 
 def _generator(seed: int | None) -> torch.Generator | None:

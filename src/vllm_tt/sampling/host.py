@@ -64,6 +64,8 @@ class _Batch:
     """All other rows, in the order of the processors' rows."""
     metadata: RowsMetadata | None
     """Of the special rows."""
+    drawn: list[RequestState]
+    """Rows with random numbers of their own."""
     waiting: list[tuple[RequestState, int]]
     """Rows that are special until they have so many tokens."""
 
@@ -117,6 +119,8 @@ class HostSampler:
         chosen = self._copied(logits, batch.special)
         if grammar is not None:
             apply_grammar(chosen, [batch.states[row].req_id for row in batch.special], grammar)
+        for state in batch.drawn:
+            state.before_draw()
         out = self._sampler(chosen, batch.metadata)
         # The sampler works in place: what it leaves is what it sampled from.
         finite = torch.isfinite(chosen.amax(dim=1)).tolist()
@@ -154,6 +158,7 @@ class HostSampler:
             plain_ids=frozenset(states[row].req_id for row in plain),
             special=special,
             metadata=metadata,
+            drawn=[states[row] for row in special if states[row].generator is not None],
             waiting=waiting,
         )
 

@@ -29,6 +29,22 @@ def _draw(seed):
     return torch.rand(4, generator=state.generator).tolist()
 
 
+def test_a_token_that_was_discarded_is_drawn_again_from_the_same_numbers():
+    def draw():
+        state.before_draw()
+        state.output_token_ids.append(torch.randint(1000, (1,), generator=state.generator).item())
+
+    state = RequestState.new(new_request("a", [1], [1], params=SamplingParams(seed=3)))
+    for _ in range(9):
+        draw()
+    tokens = [1, *state.output_token_ids]
+    for kept in (9, 7, 9, 8):
+        state.replay(tokens[: 1 + kept])
+        while len(state.output_token_ids) < 9:
+            draw()
+        assert state.output_token_ids == tokens[1:]
+
+
 def test_without_a_seed_there_is_no_generator():
     assert RequestState.new(new_request("a", [1], [7])).generator is None
 
