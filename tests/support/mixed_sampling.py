@@ -6,7 +6,7 @@ from oracle import RESERVED, VOCAB_SIZE
 
 NEVER = 5
 """A token that the oracle does not choose."""
-SEEDS = [0, 5, 2**31, 2**32 - 1, 2**32 + 5, -1, 2**63 - 1, -(2**63) + 1]
+SEEDS = [0, 5, 2**31, 2**32 - 1, 2**32 + 5, -1, -2, 2**63 - 1, -(2**63) + 1]
 
 DEVICES = {
     "likeliest": lambda rng: {"temperature": 0.0, "seed": rng.choice([None, 3])},
