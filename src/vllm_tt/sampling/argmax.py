@@ -23,47 +23,49 @@ def likeliest_tokens(logits: torch.Tensor, rows: Sequence[int]) -> tuple[npt.NDA
 
     logits: floating point [n, V] on the host, with any strides. As in torch's argmax, NaN is larger than all else.
     """
-    find = _finder(logits)
-    tokens = np.empty(len(rows), dtype=np.int32)
-    dead = []
-    for at, row in enumerate(rows):
-        tokens[at], finite = find(row)
-        if not finite:
-            dead.append(row)
-    return tokens, dead
-
-
-def _finder(logits: torch.Tensor) -> Callable[[int], tuple[int, bool]]:
-    """What gives a row's likeliest token, and whether its logit is finite: numpy's argmax runs at memory speed."""
+    index = np.asarray(rows)
     if logits.dtype == torch.float32:
         table = logits.numpy()
-        return lambda row: _of_floats(table[row])
-    buffer = torch.empty(logits.shape[1], dtype=torch.float32)
-    floats = buffer.numpy()
+        tokens = _each(table, index, np.argmax)
+        finite = np.isfinite(table[index, tokens])
+    elif logits.dtype == torch.bfloat16:
+        tokens, finite = _of_bits(logits, index)
+    else:
+        tokens, finite = _widened(logits, index)
+    return tokens.astype(np.int32), index[~finite].tolist()
 
-    def widened(row: int) -> tuple[int, bool]:
-        buffer.copy_(logits[row])
-        return _of_floats(floats)
 
-    if logits.dtype != torch.bfloat16:
-        return widened
+def _of_bits(logits: torch.Tensor, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Of bfloat16 rows. Positive floats are ordered as their bits are; negative ones lie below, in reverse."""
     bits = logits.view(torch.int16).numpy()
-
-    def by_bits(row: int) -> tuple[int, bool]:
-        # Positive floats are ordered as their bits are. All negative ones lie below, in the opposite order.
-        line = bits[row]
-        token = int(line.argmax())
-        largest = line[token]
-        if 0 < largest < _INF and line.view(np.uint16).max() <= _MINUS_INF + 0x10000:
-            return token, True
-        if largest <= _MINUS_INF:
-            token = int(line.argmin())
-            return token, bool(line[token] != _MINUS_INF)
-        return widened(row)
-
-    return by_bits
+    tokens = _each(bits, rows, np.argmax)
+    largest = bits[rows, tokens]
+    finite = np.ones(len(rows), dtype=np.bool_)
+    without_nan = _each(bits.view(np.uint16), rows, np.max) <= _MINUS_INF + 0x10000
+    for at in np.flatnonzero(~((largest > 0) & (largest < _INF) & without_nan)):
+        if largest[at] <= _MINUS_INF:  # no positive logit and no NaN
+            tokens[at] = bits[rows[at]].argmin()
+            finite[at] = bits[rows[at], tokens[at]] != _MINUS_INF
+        else:
+            tokens[at : at + 1], finite[at : at + 1] = _widened(logits, rows[at : at + 1])
+    return tokens, finite
 
 
-def _of_floats(row: npt.NDArray[np.float32]) -> tuple[int, bool]:
-    token: Any = row.argmax()
-    return int(token), bool(-np.inf < row[token] < np.inf)
+def _widened(logits: torch.Tensor, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Of rows of any kind, one after the other as float32."""
+    line = torch.empty(logits.shape[1], dtype=torch.float32)
+    values = line.numpy()
+    tokens = np.empty(len(rows), dtype=np.int64)
+    finite = np.empty(len(rows), dtype=np.bool_)
+    for at, row in enumerate(rows.tolist()):
+        line.copy_(logits[row])
+        tokens[at] = values.argmax()
+        finite[at] = np.isfinite(values[tokens[at]])
+    return tokens, finite
+
+
+def _each(table: npt.NDArray[Any], rows: npt.NDArray[np.int64], of: Callable[..., Any]) -> npt.NDArray[Any]:
+    """``of`` each row; all at once where nothing has to be copied for that."""
+    if len(rows) == len(table) and table.flags.c_contiguous:
+        return of(table, axis=1)[rows]
+    return np.array([of(table[row]) for row in rows.tolist()])
