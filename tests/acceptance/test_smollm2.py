@@ -1,4 +1,4 @@
-"""A real model over HTTP: greedy tokens equal those of transformers on the same checkpoint, in float32."""
+"""A real model over HTTP, in float32, sampled on its device: greedy tokens equal those of transformers."""
 
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -47,7 +47,8 @@ def reference():
 def server(serve):
     folder = smollm2.checkpoint()
     options = ("--dtype", "float32", "--max-model-len", "2048", "--max-num-seqs", "8", "--served-model-name", "smollm2")
-    return serve(folder, *options, end=signal.SIGINT)
+    on_device = ("--additional-config.tt.sample_on_device_mode", "all")
+    return serve(folder, *options, *on_device, end=signal.SIGINT)
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +109,18 @@ def test_logprobs_are_those_of_transformers(client, reference):
     best = expected.topk(5)
     assert sorted(top.values(), reverse=True) == pytest.approx(best.values.tolist(), abs=1e-4)
     assert set(top) == {tokenizer.decode([token]) for token in best.indices.tolist()}
+
+
+def test_a_seeded_answer_is_the_same_among_others(client):
+    drawn = {"temperature": 1.0, "top_p": 0.9, "seed": 7}
+    alone = complete(client, "The capital of France is", **drawn)["token_ids"]
+    prompts = [[504, 260, 28], list(range(300, 400)), "Tell me a joke.", "The capital of France is"]
+    with ThreadPoolExecutor(len(prompts)) as pool:
+        beside = [pool.submit(complete, client, prompt, temperature=0.7) for prompt in prompts]
+        again = complete(client, "The capital of France is", **drawn)["token_ids"]
+        assert all(one.result()["token_ids"] for one in beside)
+    assert again == alone
+    assert alone != complete(client, "The capital of France is", **drawn | {"seed": 8})["token_ids"]
 
 
 def test_a_schema_is_kept(client):
