@@ -197,7 +197,8 @@ class Adapter(Protocol):
 
         - tokens, int [B] or [B, 1];
         - ``(tokens, logprobs)`` where a row has ``enable_log_probs``: the chosen tokens' logprobs, float [B] or
-          [B, 1], or ``(logprobs, indices)`` of the K likeliest tokens, [B, K] each, in falling order;
+          [B, 1], or ``(logprobs, indices)`` of the K likeliest tokens, [B, K] each, in falling order, where K is
+          ``max_device_logprobs``;
         - ``(tokens, logprobs or None, logits)`` where ``logits_rows`` is sent, a list of slots (in a prefill, of
           rows): the logits of those rows, in that order, [r, V]. Their tokens are not used.
 

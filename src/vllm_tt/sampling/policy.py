@@ -169,6 +169,9 @@ def _special_rows(
         # A prefill takes all of its tokens for the prompt; those of a resumed request are partly its output.
         penalised = (rows.controls[slots] & Control.PENALTIES.value) != 0
         found[Reason.PENALTIES] = penalised & (plan.ends > rows.prompt_len[slots])
+    # That would break the row of a seed's draws: where such a row is penalised, all of them are the host's.
+    both = (Control.SEED | Control.PENALTIES).value
+    found[Reason.SEED] = (rows.controls[slots] & both) == both
     special = controls != 0
     for mask in found.values():
         special = special | mask

@@ -82,6 +82,13 @@ class Rows:
         self._refuse_foreign(slots, tables, own)
         return choose(self.store.hashes(tables, ends), ends, vocab_size, eos_every)
 
+    def _wrote(self, slot: int, pages: Ints) -> bool:
+        """Whether a row's own ones of its ``pages`` are as it left them.
+
+        A preempted row may find its pages in the prefix cache, under the same ids but filled again by another.
+        """
+        return bool((self.store.owners[pages[self._first_own[slot] :]] == self.marks[slot]).all())
+
     def _check_owners(self, slots: Ints, tables: Ints, positions: Ints) -> None:
         """A row goes on writing in a page only if it wrote there before."""
         column = positions // self.store.page_size
@@ -101,7 +108,7 @@ class Rows:
     def _admit(self, slot: int, table: Ints, before: Ints) -> None:
         start, size = len(before), self.store.page_size
         held = -(-start // size)
-        known = self._tables[slot][:held] == table[:held].tolist()
+        known = self._tables[slot][:held] == table[:held].tolist() and self._wrote(slot, table[:held])
         if not (start and self._chunked and self.ends[slot] == start and known):
             cached = self._caching and start % size == 0
             require(not start or cached, "slot {slot} starts at {start}, after nothing", slot=slot, start=start)

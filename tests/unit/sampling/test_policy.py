@@ -143,6 +143,13 @@ def test_a_seeded_draw_is_the_devices_only_where_all_of_them_are(capabilities, m
     )
 
 
+def test_a_penalised_seeded_draw_is_always_the_hosts():
+    exact = limits(Capabilities(**SEEDS, supports_row_logits=True))
+    rows = rows_of(PLAIN, params(temperature=1, seed=4, presence_penalty=1))
+    for plan in (decode(2), prefill((4, False), (4, False))):
+        assert decide(plan, rows, exact) == Where(device=True, host_rows=(1,), reasons=(Reason.SEED,))
+
+
 @pytest.mark.parametrize(
     ("declared", "chips", "more", "most", "most_drawn"),
     [
