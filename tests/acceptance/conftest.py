@@ -113,6 +113,11 @@ def client_of():
     return Client
 
 
+@pytest.fixture(name="end_by", scope="session")
+def end_by_fixture():
+    return end_by
+
+
 @pytest.fixture(name="processes_of", scope="session")
 def processes_of_fixture():
     return processes_of

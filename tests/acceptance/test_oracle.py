@@ -21,17 +21,25 @@ pytestmark = pytest.mark.server
 REQUESTS, CLIENTS, LONGEST = 500, 32, 1500
 
 
-@pytest.fixture(scope="module")
-def server(serve, tmp_path_factory):
+CACHES = "supports_prefix_caching,supports_chunked_prefill"
+SAMPLES = ",supports_async_decode,supports_sample_on_device,max_device_top_k=32"
+DEVICES = {
+    "logits": ({"PAGED_HASH_CAPABILITIES": CACHES}, ()),
+    "tokens, ahead": (
+        {"PAGED_HASH_CAPABILITIES": CACHES + SAMPLES, "PAGED_HASH_CONTRACT": "1", "PAGED_HASH_COMPUTE": "thread"},
+        ("--additional-config.tt.sample_on_device_mode", "all"),
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def server(request, serve, end_by, tmp_path_factory):
+    environ, more = DEVICES[request.param]
     checkpoint = oracle.write_checkpoint(tmp_path_factory.mktemp("oracle") / "model")
-    options = ("--max-model-len", "1600", "--max-num-seqs", "32", "--served-model-name", "oracle")
-    return serve(
-        checkpoint,
-        *options,
-        end=signal.SIGTERM,
-        bundles=oracle.BUNDLES,
-        environ={"PAGED_HASH_CAPABILITIES": "supports_prefix_caching,supports_chunked_prefill"},
-    )
+    options = ("--max-model-len", "1600", "--max-num-seqs", "32", "--served-model-name", "oracle", *more)
+    made = serve(checkpoint, *options, bundles=oracle.BUNDLES, environ=environ)
+    yield made
+    end_by(made, signal.SIGTERM)
 
 
 def stream(port, prompt, count, hang_up_after):
