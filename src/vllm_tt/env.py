@@ -23,6 +23,7 @@ __all__ = [
     "CACHE_DIR",
     "CLASS_OVERRIDES",
     "EMULATE",
+    "ENGINE_START",
     "EXTRA_MODELS_DIR",
     "HF_MODEL",
     "IGNORE_REQUIRES",
@@ -92,6 +93,24 @@ def _switch(name: str, *, default: bool, help_text: str) -> Variable[bool]:
         default=lambda _environ: default,
         expected=f"one of {', '.join(_TRUE)} or {', '.join(_FALSE)}",
         otherwise="1" if default else "0",
+        help=help_text,
+    )
+
+
+def _one_of(name: str, *choices: str, help_text: str) -> Variable[str]:
+    """The first choice is the default."""
+
+    def parse(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError(text)
+        return text.lower()
+
+    return Variable(
+        name=name,
+        parse=parse,
+        default=lambda _environ: choices[0],
+        expected=f"one of {', '.join(choices)}",
+        otherwise=choices[0],
         help=help_text,
     )
 
@@ -211,6 +230,15 @@ CACHE_DIR: Variable[Path] = Variable(
     help="Where emulated machines, kernels built for them and the demo's checkpoint are kept.",
 )
 
+ENGINE_START = _one_of(
+    "TT_ENGINE_START",
+    "auto",
+    "fork",
+    "spawn",
+    help_text="How the engine's process starts: fork shares what the server has imported, spawn imports it again, "
+    "auto forks where that is safe.",
+)
+
 TT_MODEL_BUNDLES_DIR: Variable[Path | None] = Variable(
     name="TT_MODEL_BUNDLES_DIR",
     parse=Path,
@@ -235,6 +263,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     HF_MODEL,
     MODEL_MACHINE,
     CACHE_DIR,
+    ENGINE_START,
     TT_MODEL_BUNDLES_DIR,
 )
 """Every variable, in the order of the documentation."""

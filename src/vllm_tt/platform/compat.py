@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
     from vllm.config import VllmConfig
 
-__all__ = ["ADMISSION_CAPS", "is_further_front_end", "kv_cache_is_planned", "pin_v1_runner", "thinking_budgets"]
+__all__ = [
+    "ADMISSION_CAPS",
+    "chosen_start_method",
+    "default_to_spawn",
+    "is_command_line",
+    "is_engine",
+    "is_further_front_end",
+    "kv_cache_is_planned",
+    "pin_v1_runner",
+    "set_start_method",
+    "thinking_budgets",
+]
 
 ADMISSION_CAPS = ("max_num_running_reqs", "max_num_active_reqs")
 """The scheduler's admission caps, of which it has one or both: 0.31 added the second and asserts the first."""
+_START_METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
+"""Fork by default; the command line sets spawn where it is not set (all releases)."""
+_COMMAND_LINES = ("vllm.entrypoints.cli.main", "vllm.entrypoints.openai.api_server")
 
 
 def pin_v1_runner() -> None:
@@ -21,6 +40,41 @@ def pin_v1_runner() -> None:
     the platform's configuration hooks run. Hence the call in every entry point and hook.
     """
     os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "0")
+
+
+@functools.cache
+def chosen_start_method() -> str | None:
+    """The start method that the user or their script has chosen, read before `default_to_spawn` sets one.
+
+    What the command line sets is no choice: it looks like one, but was not there when the process began.
+    """
+    value = os.environ.get(_START_METHOD)
+    born_with = b"\0" + Path("/proc/self/environ").read_bytes()
+    if value == "spawn" and is_command_line() and f"\0{_START_METHOD}=".encode() not in born_with:
+        return None
+    return value
+
+
+def default_to_spawn() -> None:
+    """Until the platform has settled how the engine starts: vLLM refuses settings that a fork would not suit."""
+    chosen_start_method()
+    os.environ.setdefault(_START_METHOD, "spawn")
+
+
+def set_start_method(method: str) -> None:
+    """Have vLLM start its processes by fork or spawn; it reads the variable when it does (all releases)."""
+    os.environ[_START_METHOD] = method
+
+
+def is_engine(process: BaseProcess) -> bool:
+    """Whether a process is an engine, or what coordinates several: vLLM names them so."""
+    return process.name.startswith(("EngineCore", "VLLM_DP_Coordinator"))
+
+
+def is_command_line() -> bool:
+    """Whether this process is a server of vLLM's command line, rather than a script that uses vLLM."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _COMMAND_LINES[0] in sys.modules or getattr(main, "name", None) in _COMMAND_LINES
 
 
 def is_further_front_end(config: VllmConfig) -> bool:

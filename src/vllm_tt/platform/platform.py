@@ -8,7 +8,6 @@ be imported here; and ``vllm`` must be imported before this module.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -43,7 +42,7 @@ class TTPlatform(Platform):
         from vllm_tt.platform import arguments, compat
 
         compat.pin_v1_runner()
-        os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+        compat.default_to_spawn()
         if parser is None:
             emulation.prepare()
         else:

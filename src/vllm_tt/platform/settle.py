@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vllm_tt import env
 from vllm_tt.config import TTConfig
 from vllm_tt.log import get_logger
-from vllm_tt.platform import ending, lanes, ranks, report
+from vllm_tt.platform import ending, engine_start, lanes, ranks, report
 from vllm_tt.platform.compat import is_further_front_end
 from vllm_tt.platform.policies import Change, Model, adjust
 from vllm_tt.platform.refusals import REFUSALS
@@ -36,6 +36,8 @@ def settle(config: VllmConfig) -> None:
         ranks.spread(config)
         ending.allow_closing(config)
         changes.append(Change(report.describe(config, model)))
+        if not is_further_front_end(config) and (start := engine_start.settle_start(config)):
+            changes.append(start)
     if not is_further_front_end(config):
         for change in changes:
             log.log(change.level, "%s", change.text)
