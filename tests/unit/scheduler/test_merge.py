@@ -15,7 +15,7 @@ from vllm_tt.scheduler.merge import merge_records, merge_values
         ([False, True], True),
         ([False, False], False),
         ([[1], [], [2, 3]], [1, 2, 3]),
-        ([{"a"}, {"b"}, set()], {"a", "b"}),
+        ([{"a"}, {"a"}, set()], {"a"}),
         ([{"a": 1}, {"b": 2}], {"a": 1, "b": 2}),
         ([None, None], None),
         ([None, {"a"}, None], {"a"}),
