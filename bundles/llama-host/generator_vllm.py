@@ -73,6 +73,7 @@ class LlamaForCausalLM:
         "supports_chunked_prefill": True,
         "supports_async_decode": True,
         "supports_sample_on_device": True,
+        "supports_lanes": True,
         "supports_device_seeds": True,
         "supports_row_logits": True,
         "max_device_logprobs": MAX_LOGPROBS,

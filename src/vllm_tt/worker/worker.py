@@ -155,8 +155,10 @@ class TTWorker(WorkerBase):
         entry = select(self.model_config, test_models=self._config.register_test_models)
         adapter_class = self._adapter_class = entry.load()
         self._capabilities = entry.capabilities()
-        self._kv_plan = KVPlan.make(adapter_class, self.vllm_config, self._shape, mesh.grid.chips)
-        self._kv_plan.fit_context(self.vllm_config)
+        plan = self._kv_plan = KVPlan.make(adapter_class, self.vllm_config, self._shape, mesh.grid.chips)
+        plan.fit_context(self.vllm_config)
+        if (lanes := self._shape.lanes) > 1:
+            log.info("KV cache of each of %d lanes: %d pages of %d tokens", lanes, plan.pages, plan.block_size)
         log.info("Loading %s (%s) for %s", entry.arch, entry.main_class, self.model_config.model)
         adapter = adapter_class.initialize_vllm_model(
             self.model_config.hf_config,
