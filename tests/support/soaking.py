@@ -86,6 +86,8 @@ CASES = {
 
 ROW_LOGITS = {"supports_row_logits": True}
 CHUNKS = {"max_num_batched_tokens": 64}
+LANES = {"supports_lanes": True}
+TWO_LANES = {"additional_config": {"tt": {"lanes": 2}}}
 CASES |= {
     "device": Case(device=Device(), stops=0.3),
     "device, legacy": Case(device=Device(contract=None, compute="read"), stops=0.3),
@@ -123,6 +125,15 @@ CASES |= {
     ),
     "device, resets": Case(device=Device(), special=0.0, resets=0.03, preempts=True),
     "resets": Case(options=CHUNKS, special=0.5, resets=0.03, preempts=True),
+    "lanes": Case(device=Device(declares=LANES), options=TWO_LANES, stops=0.3),
+    "lanes, pressure, split": Case(
+        options=TIGHT | TWO_LANES | {"max_num_batched_tokens": 128},
+        device=Device(declares=LANES | ROW_LOGITS, compute="read"),
+        special=0.1,
+        stops=0.3,
+        longest_output=160,
+        preempts=True,
+    ),
     "device, no traces": Case(
         options={"additional_config": {"tt": {"trace_mode": "none"}}}, device=Device(compute="submit"), special=0.1
     ),
