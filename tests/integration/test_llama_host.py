@@ -64,7 +64,7 @@ def test_every_kind_of_step_was_taken(runs):
     steps = {name: run["counters"]["steps"] for name, run in runs.items()}
     assert set(steps["host"]) == {"prefill host", "decode host"}
     assert {"prefill device", "decode device", "decode split"} <= set(steps["device, async"])
-    assert set(runs["device, async"]["counters"]["host_sampling"]) == {"logit_bias", "logprobs"}
+    assert set(runs["device, async"]["counters"]["host_sampling"]) == {"logit_bias", "logprobs", "seed"}
     assert "prefill split" in steps["device, async, preempted"]
     prefills = {name: sum(count for step, count in taken.items() if "prefill" in step) for name, taken in steps.items()}
     assert prefills["device, async, preempted"] > prefills["device, async"]
