@@ -60,8 +60,8 @@ class Client:
 def engine(ready):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     record.opened()
-    ready.set()
     try:
+        ready.set()
         signal.pause()
     finally:
         record.closed(None)
