@@ -132,6 +132,9 @@ class Adapter(Protocol):
     Shapes: n is the number of rows in a prefill, B the number of slots, W the page table's width
     (pages of the longest request), V the vocabulary. Page ids index the KV cache's first
     dimension; page 0 is the null page, which no request owns and any padded write may touch.
+
+    With L lanes slots follow one another lane by lane, B / L each, and every lane has a cache of its own: page ids
+    count from 0 in each.
     """
 
     @classmethod
@@ -145,10 +148,13 @@ class Adapter(Protocol):
         tt_data_parallel: int,
         optimizations: str | None,
     ) -> Adapter:
-        """Load the weights onto the mesh. The first three are passed by position."""
+        """Load the weights onto the mesh. The first three are passed by position.
+
+        max_batch_size: all B slots; tt_data_parallel: the lanes, 1 unless ``supports_lanes`` is declared.
+        """
 
     def allocate_kv_cache(self, shape: tuple[int, int, int, int], dtype: Any, num_layers: int) -> Any:
-        """One cache for all layers: shape is (pages, KV heads per chip, page size, head size).
+        """One cache for all layers: shape is (pages of a lane, KV heads per chip, page size, head size).
 
         ``dtype`` is a torch dtype. The result comes back as ``kv_cache`` in every call. A class may
         instead define ``allocate_kv_cache_per_layer(specs)`` with a list of (shape, dtype, buffer index).
