@@ -84,4 +84,4 @@ def test_the_reference_bundle_passes_its_check_with_the_real_model():
     arguments = ["check", bundle, "--model", smollm2.checkpoint(), "--max-num-seqs", 4, "--block-size", 16]
     assert tt_bundle(*arguments, "--mesh", "N300").splitlines()[-1] == "PASSED: 18 passed, 0 failed, 0 not declared"
     dry = tt_bundle(*arguments, "--max-model-len", 256, "--dry-run").splitlines()
-    assert dry[-1] == "PASSED: 6 passed, 0 failed, 0 not declared"
+    assert dry[-1] == "PASSED: 8 passed, 0 failed, 0 not declared"
