@@ -32,8 +32,17 @@ _DIE_WITH_PARENT = (
 )
 """A first life of the child: the kernel ends it when its parent is killed, whatever it becomes."""
 
-_UNWANTED = ("HF_MODEL", "TT_VISIBLE_DEVICES", "TT_MODEL_CLASS_OVERRIDES", "VLLM_PLUGINS", "VLLM_PORT")
-"""Variables of the user's own servers that would change what this one serves."""
+_UNWANTED = (
+    "HF_MODEL",
+    "TT_VISIBLE_DEVICES",
+    "TT_MODEL_CLASS_OVERRIDES",
+    "VLLM_PLUGINS",
+    "VLLM_PORT",
+    "VLLM_WORKER_MULTIPROC_METHOD",
+)
+"""Variables of the user's own servers that would change what this one serves, or how: the last one
+is also left behind by whatever imports vLLM in this process. TT_ENGINE_START chooses instead.
+"""
 
 _SHARED_CORES = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Unless the user says otherwise. Threads that spin at barriers stall each other for whole time slices
