@@ -4,15 +4,19 @@ The same code serves the test suite, with few requests, and `tools/soak.py`, wit
 """
 
 import random
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 
 from engine import Engine
 from mixed_sampling import check_logprobs, sampling
 from oracle import VOCAB_SIZE, expected_tokens
-from oracle_device import SAMPLES, device
+from oracle_device import CACHES, SAMPLES, device
 
 ENGINE = {"max_model_len": 512, "max_num_seqs": 6, "block_size": 32, "max_num_batched_tokens": 512}
 """Options that the cases change."""
+
+HOST = CACHES | {"supports_async_decode": True}
+"""What the oracle declares that returns logits alone."""
 
 TIGHT = {"num_gpu_blocks_override": 18}
 """One request of the greatest length and a page: less than half a request a slot."""
@@ -29,9 +33,9 @@ class Device:
     compute: str = "thread"
     """When it computes."""
 
-    def declared(self):
+    def declared(self, **more):
         limits = {"max_device_top_k": 32, "max_device_logprobs": 20}
-        return device(SAMPLES | limits | self.declares, contract=self.contract, COMPUTE=self.compute)
+        return device(SAMPLES | limits | self.declares | more, contract=self.contract, COMPUTE=self.compute)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +58,21 @@ class Case:
     """Share of the requests that end at a stop token."""
     resets: float = 0.0
     """Share of the steps before which everything is preempted and the prefix cache emptied."""
+    lanes: int = 1
+    """Each with the engine's options; requests arrive as many times as fast."""
+
+    def declared(self):
+        """The oracle that the case needs, in engines made within."""
+        more = {"supports_lanes": True} if self.lanes > 1 else {}
+        if self.device is not None:
+            return self.device.declared(**more)
+        return device(HOST | more) if more else nullcontext()
+
+    def engine_options(self):
+        tt = self.options.get("additional_config", {}).get("tt", {}) | {"lanes": self.lanes}
+        if self.device is not None:
+            tt |= {"sample_on_device_mode": self.device.mode}
+        return ENGINE | self.options | {"additional_config": {"tt": tt}}
 
 
 CASES = {
@@ -86,8 +105,6 @@ CASES = {
 
 ROW_LOGITS = {"supports_row_logits": True}
 CHUNKS = {"max_num_batched_tokens": 64}
-LANES = {"supports_lanes": True}
-TWO_LANES = {"additional_config": {"tt": {"lanes": 2}}}
 CASES |= {
     "device": Case(device=Device(), stops=0.3),
     "device, legacy": Case(device=Device(contract=None, compute="read"), stops=0.3),
@@ -125,10 +142,11 @@ CASES |= {
     ),
     "device, resets": Case(device=Device(), special=0.0, resets=0.03, preempts=True),
     "resets": Case(options=CHUNKS, special=0.5, resets=0.03, preempts=True),
-    "lanes": Case(device=Device(declares=LANES), options=TWO_LANES, stops=0.3),
-    "lanes, pressure, split": Case(
-        options=TIGHT | TWO_LANES | {"max_num_batched_tokens": 128},
-        device=Device(declares=LANES | ROW_LOGITS, compute="read"),
+    "two lanes": Case(lanes=2, device=Device(), stops=0.3),
+    "two lanes, pressure, split": Case(
+        lanes=2,
+        options=TIGHT | {"max_num_batched_tokens": 128},
+        device=Device(declares=ROW_LOGITS, compute="read"),
         special=0.1,
         stops=0.3,
         longest_output=160,
@@ -190,8 +208,9 @@ def soak(running, case, seed, number):
     requests = make_requests(case, rng, number)
     names = {req_id: f"{seed}-{req_id}" for req_id in requests}
     to_come, due, aborted, preempted, now = list(requests), {}, set(), set(), 0
+    arrivals = 0.4 * case.lanes
     while to_come or running.busy:
-        while to_come and rng.random() < 0.4:
+        while to_come and rng.random() < arrivals / (0.6 + arrivals):
             req_id = to_come.pop()
             request = requests[req_id]
             running.add(
@@ -232,26 +251,21 @@ def soak(running, case, seed, number):
     return preempted
 
 
-def run_case(checkpoint, name, *, asynchronous, seed, number):
-    """An engine for the case, and one workload on it."""
-    case = CASES[name]
-    if case.device is None:
-        _run(checkpoint, case, asynchronous, seed, number)
-        return
-    with case.device.declared():
+def run_case(checkpoint, name, *, asynchronous, seed, number, lanes=None):
+    """An engine for the case, and one workload on it; ``lanes`` instead of the case's own."""
+    case = CASES[name] if lanes is None else replace(CASES[name], lanes=lanes)
+    with case.declared():
         _run(checkpoint, case, asynchronous, seed, number)
 
 
 def _run(checkpoint, case, asynchronous, seed, number):
-    options = ENGINE | case.options
-    if case.device is not None:
-        chosen = options.get("additional_config", {}).get("tt", {}) | {"sample_on_device_mode": case.device.mode}
-        options |= {"additional_config": {"tt": chosen}}
-    running = Engine(checkpoint, async_scheduling=asynchronous, **options)
+    running = Engine(checkpoint, async_scheduling=asynchronous, **case.engine_options())
     try:
         assert running.config.scheduler_config.async_scheduling is asynchronous
         preempted = soak(running, case, seed, number)
         assert bool(preempted) or not case.preempts, "nothing was preempted"
+        used = {slot // case.engine_options()["max_num_seqs"] for plan in running.plans for slot in plan.slots.tolist()}
+        assert used == set(range(case.lanes)), f"requests ran in lanes {used}"
         if case.device is not None:
             _check_ways(case, running.worker.get_model().record, asynchronous)
     finally:

@@ -22,6 +22,7 @@ import torch
 from paged_hash_checks import check_decode_shapes, check_prefill_call, require
 from paged_hash_device import Device
 from paged_hash_inputs import Commands, DecodeCall, check_row_list, histories
+from paged_hash_lanes import LaneMeshes
 from paged_hash_parameters import Limits, Row, check_parameters
 from paged_hash_queue import Handle, Queue
 from paged_hash_rows import Rows
@@ -63,10 +64,9 @@ class PagedHashForCausalLM:
 
     def __init__(self, hf_config: Any, mesh_device: Any, slots: int, lanes: int) -> None:
         self.hf_config = hf_config
-        self.mesh_device = mesh_device
         self.slots, self.lanes = slots, lanes
-        chips = mesh_device.get_num_devices() // lanes if mesh_device is not None else 1
-        self.limits = Limits.of(self.model_capabilities, hf_config.vocab_size, chips)
+        self.meshes = LaneMeshes(mesh_device, lanes)
+        self.limits = Limits.of(self.model_capabilities, hf_config.vocab_size, self.meshes.chips)
         self.explicit = getattr(self, "decode_input_update_contract", None) == 1
         self.pad_to, self.poison = _setting("PAD_TO", 0), _setting("POISON", -1)
         self.device: Device | None = None
@@ -87,6 +87,7 @@ class PagedHashForCausalLM:
     def allocate_kv_cache(self, shape: tuple[int, int, int, int], dtype: torch.dtype, num_layers: int) -> PagedStore:
         require(self.device is None, "a second KV cache")
         require(len(shape) == 4 and isinstance(dtype, torch.dtype) and num_layers > 0, "KV cache {shape}", shape=shape)
+        self.meshes.allocate(shape)
         pages, _, page_size, _ = shape
         rows = Rows(
             PagedStore.allocate(pages * self.lanes, page_size),
@@ -131,6 +132,7 @@ class PagedHashForCausalLM:
         rows = [tokens[i, :end].numpy().astype(np.int64) for i, end in enumerate(prompt_lens.tolist())]
         require(not any(self.poison in row for row in rows), "token {token} is poison", token=self.poison)
         table = page_table.numpy().astype(np.int64)
+        self.meshes.send(table, np.array(empty_slots), self.slots // self.lanes)
         return self.queue.run(
             lambda: device.prefill(empty_slots, table, rows, start_pos, parameters, logits_rows, self.pad_to)
         )
@@ -164,6 +166,7 @@ class PagedHashForCausalLM:
             logits_rows=logits_rows,
         )
         call.check()
+        self.meshes.send(call.page_table, np.arange(self.slots), self.slots // self.lanes)
         if read_from_device or not self._declares("supports_async_decode"):
             return self.queue.run(lambda: device.decode(call))
         return self.queue.submit(lambda: device.decode(call), is_tokens=parameters is not None)
@@ -171,11 +174,7 @@ class PagedHashForCausalLM:
     def read_decode_output(self, out: Handle, *, async_read: bool) -> tuple[Handle, list[Any]]:
         require(async_read is True, "async_read={got}", got=async_read)
         self.queue.start_reading(out)
-        if self.mesh_device is None:
-            return out, []
-        import ttnn
-
-        return out, [ttnn.record_event(self.mesh_device, 0)]
+        return out, self.meshes.events()
 
     def process_decode_output_host(self, out: Handle, *, is_tokens: bool) -> Any:
         return self.queue.take(out, is_tokens=is_tokens)
