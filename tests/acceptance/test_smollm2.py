@@ -6,41 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import smollm2
 import torch
+from smollm2 import PROMPTS, QUESTIONS, chat, complete
 
 pytestmark = pytest.mark.server
-
-NEW_TOKENS = 24
-QUESTIONS = [
-    "What is the capital of France?",
-    "Name three colours.",
-    "Why is the sky blue?",
-    "Hi",
-    "Write a haiku about the sea.",
-    "What is 7 times 8?",
-    "Translate 'good morning' into French.",
-    "Who wrote Hamlet?",
-    "List the planets of the solar system.",
-    "Explain recursion to a child.",
-    "Give me a recipe for pancakes.",
-    "What is photosynthesis?",
-    "Tell me a joke.",
-    "How many legs has a spider?",
-    "Write a Python function that reverses a string.",
-    "What does HTTP stand for?",
-    "Summarise: " + "The quick brown fox jumps over the lazy dog. " * 12,
-    "Continue: " + ", ".join(str(i) for i in range(1, 120)),
-    "Repeat the last word of this text: " + " ".join(f"{i} is {i * i};" for i in range(110)),
-    "Count the letters in the word banana.",
-]
-
-
-@pytest.fixture(scope="module")
-def reference():
-    """Transformers' model and tokenizer."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    folder = smollm2.checkpoint()
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), AutoTokenizer.from_pretrained(folder)
 
 
 @pytest.fixture(scope="module")
@@ -56,59 +24,31 @@ def client(server, client_of):
     return client_of(server)
 
 
-@torch.inference_mode()
-def greedy(model, prompt):
-    """Transformers' own greedy generation, up to the end-of-sequence token, which is included."""
-    ids = torch.tensor([prompt])
-    out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW_TOKENS, do_sample=False)
-    return out[0, len(prompt) :].tolist()
-
-
-def chat(client, question):
-    answer = client.post(
-        "/v1/chat/completions",
-        model="smollm2",
-        messages=[{"role": "user", "content": question}],
-        temperature=0,
-        max_tokens=NEW_TOKENS,
-        return_token_ids=True,
-    )
-    return answer["prompt_token_ids"], answer["choices"][0]["token_ids"], answer["choices"][0]["message"]["content"]
-
-
-def complete(client, prompt, **options):
-    body = {"model": "smollm2", "prompt": prompt, "temperature": 0, "max_tokens": NEW_TOKENS, "return_token_ids": True}
-    return client.post("/v1/completions", **body | options)["choices"][0]
-
-
-def test_chat_completions_sent_at_once_equal_transformers(client, reference):
-    model, tokenizer = reference
+def test_chat_completions_sent_at_once_equal_transformers(client):
     with ThreadPoolExecutor(len(QUESTIONS)) as pool:
         answers = list(pool.map(lambda question: chat(client, question), QUESTIONS))
     assert "Paris" in answers[0][2]
     assert max(len(prompt) for prompt, _, _ in answers) > 1000
     for question, (prompt, tokens, _) in zip(QUESTIONS, answers, strict=True):
-        message = [{"role": "user", "content": question}]
-        assert prompt == tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False)
-        assert tokens == greedy(model, prompt), question
+        assert prompt == smollm2.chat_prompt(question)
+        assert tokens == smollm2.greedy(prompt), question
 
 
-@pytest.mark.parametrize("prompt", [[504], [504, 260, 28, 198], list(range(300, 900))], ids=["1", "4", "600"])
-def test_completions_of_token_ids_equal_transformers(client, reference, prompt):
-    assert complete(client, prompt)["token_ids"] == greedy(reference[0], prompt)
+@pytest.mark.parametrize("length", PROMPTS)
+def test_completions_of_token_ids_equal_transformers(client, length):
+    assert complete(client, PROMPTS[length])["token_ids"] == smollm2.greedy(PROMPTS[length])
 
 
-def test_logprobs_are_those_of_transformers(client, reference):
-    model, tokenizer = reference
-    prompt = tokenizer.encode("The capital of France is")
+def test_logprobs_are_those_of_transformers(client):
+    prompt = smollm2.tokenizer().encode("The capital of France is")
     answer = complete(client, prompt, max_tokens=1, logprobs=5)
     with torch.inference_mode():
-        expected = model(torch.tensor([prompt])).logits[0, -1].log_softmax(-1)
+        expected = smollm2.model()(torch.tensor([prompt])).logits[0, -1].log_softmax(-1)
     top = answer["logprobs"]["top_logprobs"][0]
     assert len(top) == 5
     best = expected.topk(5)
     assert sorted(top.values(), reverse=True) == pytest.approx(best.values.tolist(), abs=1e-4)
-    assert set(top) == {tokenizer.decode([token]) for token in best.indices.tolist()}
+    assert set(top) == {smollm2.tokenizer().decode([token]) for token in best.indices.tolist()}
 
 
 def test_a_seeded_answer_is_the_same_among_others(client):
