@@ -1,4 +1,6 @@
-"""Writes the tables of docs/bundle-format.md from the code: ``python tools/format_tables.py [--check]``.
+"""Writes the tables of docs/bundle-format.md and docs/models.md from the code.
+
+``python tools/format_tables.py [--check]``
 
 Each stands between ``<!-- NAME: ... -->`` and ``<!-- end of NAME -->``.
 """
@@ -10,9 +12,12 @@ from pathlib import Path
 from vllm_tt.bundle.checks.capabilities import KNOWN
 from vllm_tt.bundle.explain import EXPLANATIONS
 from vllm_tt.bundle.findings import RULES, Reader
+from vllm_tt.cli.builtin_lines import builtin_details
 from vllm_tt.contract import CALLS
+from vllm_tt.models.builtin import meshes_text
+from vllm_tt.models.inventory import builtin_rows
 
-PAGE = Path(__file__).parents[1] / "docs" / "bundle-format.md"
+DOCS = Path(__file__).parents[1] / "docs"
 SERVING = {Reader.SKIP: "skipped", Reader.WARN: "served, with a warning", Reader.INFO: "served", Reader.QUIET: "served"}
 WORDS = {bool: "true or false", int: "integer", tuple: "tuple", dict: "dict", str: "string"}
 
@@ -55,27 +60,46 @@ def capabilities():
         yield row(f"`{key}`", WORDS[kind])
 
 
-TABLES = {"codes": codes, "calls": calls, "capabilities": capabilities}
+def builtins():
+    yield row("models", "registered name", "class", "meshes", "served", "what it takes")
+    yield row(*["---"] * 6)
+    for one in builtin_rows():
+        yield row(
+            one.models,
+            f"`{one.arch}`",
+            f"`{one.main_class}`",
+            meshes_text(one.meshes),
+            f"{one.served}, in lanes" if one.lanes else one.served,
+            ". ".join(builtin_details(one)),
+        )
 
 
-def page(text):
+PAGES = {
+    "bundle-format.md": {"codes": codes, "calls": calls, "capabilities": capabilities},
+    "models.md": {"builtins": builtins},
+}
+
+
+def page(name, text):
     """The page with its tables written anew."""
-    for name, table in TABLES.items():
-        pattern = re.compile(rf"(<!-- {name}: [^>]*-->\n).*?(<!-- end of {name} -->)", re.DOTALL)
-        body = "\n" + "\n".join(table()) + "\n\n"
+    for table, lines in PAGES[name].items():
+        pattern = re.compile(rf"(<!-- {table}: [^>]*-->\n).*?(<!-- end of {table} -->)", re.DOTALL)
+        body = "\n" + "\n".join(lines()) + "\n\n"
         text, count = pattern.subn(lambda found, body=body: found[1] + body + found[2], text)
         if count != 1:
-            sys.exit(f"{PAGE}: {count} places for the table {name!r}")
+            sys.exit(f"{name}: {count} places for the table {table!r}")
     return text
 
 
 def main():
-    old = PAGE.read_text(encoding="utf-8")
-    new = page(old)
-    if "--check" not in sys.argv:
-        PAGE.write_text(new, encoding="utf-8")
-    elif new != old:
-        sys.exit(f"{PAGE} is not what the code says: run python tools/format_tables.py")
+    for name in PAGES:
+        path = DOCS / name
+        old = path.read_text(encoding="utf-8")
+        new = page(name, old)
+        if "--check" not in sys.argv:
+            path.write_text(new, encoding="utf-8")
+        elif new != old:
+            sys.exit(f"{path} is not what the code says: run python tools/format_tables.py")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ __all__ = [
     "BUILTIN_MODELS",
     "CACHE_DIR",
     "CLASS_OVERRIDES",
+    "DEEPSEEK_V3_HF_MODEL",
     "EMULATE",
     "ENGINE_START",
     "EXTRA_MODELS_DIR",
@@ -206,6 +207,9 @@ QWEN3_TEXT_VER = _text(
 QWEN35_TEXT_VER = _text(
     "TT_QWEN35_TEXT_VER", "qwen36_blackhole", "Which of tt-metal's generators serves Qwen 3.5 and 3.6 models."
 )
+DEEPSEEK_V3_HF_MODEL = _text(
+    "DEEPSEEK_V3_HF_MODEL", "none", "Checkpoint folder whose weights tt-metal's generator of DeepSeek V3 loads."
+)
 IGNORE_REQUIRES = _switch(
     "TT_BUNDLE_IGNORE_REQUIRES",
     default=False,
@@ -259,6 +263,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     LLAMA_TEXT_VER,
     QWEN3_TEXT_VER,
     QWEN35_TEXT_VER,
+    DEEPSEEK_V3_HF_MODEL,
     IGNORE_REQUIRES,
     HF_MODEL,
     MODEL_MACHINE,

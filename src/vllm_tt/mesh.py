@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from vllm_tt.errors import ConfigError
 
-__all__ = ["EMULATED", "MESH_GRIDS", "MeshGrid", "MeshNameError"]
+__all__ = ["BLACKHOLE", "EMULATED", "MESH_GRIDS", "WORMHOLE", "MeshGrid", "MeshNameError"]
 
 
 class MeshNameError(ConfigError):
@@ -59,3 +59,7 @@ MESH_GRIDS: dict[str, MeshGrid] = {
 
 EMULATED: dict[str, MeshGrid] = {**MESH_GRIDS, "2xT3K": MeshGrid(4, 4)}
 """The machines that TT_EMULATE names, each with all its chips; two T3Ks in one host are cabled as a square."""
+
+WORMHOLE = ("N150", "N300", "N150x4", "T3K", "TG")
+BLACKHOLE = ("P100", "P150", "P300", "P150x2", "P150x4", "P300x2", "P150x8", "BH-Galaxy")
+"""The names by the chip of their machines."""

@@ -84,6 +84,7 @@ ORDER = {
     "models": [
         "loader",
         "builtin",
+        "builtin_table",
         "entry",
         "probe",
         "facade",
@@ -179,6 +180,7 @@ ORDER = {
     "cli": [
         "exits",
         "report",
+        "builtin_lines",
         "progress",
         "remarks",
         "ending",

@@ -11,9 +11,11 @@ import click
 from vllm_tt import env
 from vllm_tt.bundle.findings import Severity
 from vllm_tt.bundle.reading import path_text
+from vllm_tt.cli.builtin_lines import builtin_lines
 from vllm_tt.cli.exits import Exit
 from vllm_tt.cli.report import answer, columns, finding_record, json_option
 from vllm_tt.errors import ConfigError
+from vllm_tt.mesh import MESH_GRIDS
 from vllm_tt.models.inventory import BundleRow, builtin_rows, bundle_rows
 from vllm_tt.models.resolve import Registry, resolve, summary
 
@@ -36,18 +38,27 @@ class NothingToList(ConfigError):
 @click.command("list")
 @click.option("--dir", "folder", metavar="FOLDER", help="Folder of bundle folders, instead of EXTRA_MODELS_DIR.")
 @click.option("--builtin", is_flag=True, help="Show the models built into tt-metal instead.")
+@click.option("--arch", metavar="TEXT", help="With --builtin: those whose name has TEXT as a part.")
+@click.option(
+    "--mesh", type=click.Choice(list(MESH_GRIDS)), help="With --builtin: those made for this mesh, or for any."
+)
 @click.option("--broken", is_flag=True, help="Show only what is not registered.")
 @json_option
 @click.pass_context
-def command(context: click.Context, folder: str | None, builtin: bool, broken: bool) -> None:
+def command(
+    context: click.Context, folder: str | None, builtin: bool, arch: str | None, mesh: str | None, broken: bool
+) -> None:
     """Show every bundle: ok, skipped with the reason, or shadowed by another one.
 
     Exits with 1 when a bundle is faulty, with 4 when a folder cannot be read.
     """
     if builtin:
-        rows = [asdict(row) for row in builtin_rows()]
-        answer(_builtin_lines(), {"builtin": rows})
+        built_in = builtin_rows(arch or "", mesh)
+        answer(builtin_lines(built_in), {"builtin": [asdict(row) for row in built_in]})
         return
+    if arch is not None or mesh is not None:
+        message = "--arch and --mesh choose among built-in models: add --builtin."
+        raise click.UsageError(message)
     folders = folder or env.EXTRA_MODELS_DIR.get()
     if folders is None:
         raise NothingToList
@@ -76,20 +87,6 @@ def _lines(found: Registry, rows: list[BundleRow]) -> Iterator[str]:
         cells = [[row.status, row.bundle, row.arch or "-", row.reason or row.main_class or ""] for row in here]
         yield from columns(cells, indent="  ")
     yield summary(found)
-
-
-def _builtin_lines() -> list[str]:
-    head = ["REGISTERED", "SELECTED BY", "CLASS", "NOTE"]
-    rows = [
-        [
-            row.arch,
-            f"{row.selector} (default)" if row.selector and row.default else row.selector,
-            row.main_class,
-            row.note,
-        ]
-        for row in builtin_rows()
-    ]
-    return columns([head, *rows])
 
 
 def _findings(found: Registry) -> Iterator[tuple[Path, Finding]]:

@@ -12,7 +12,7 @@ from vllm_tt.bundle.names import registered_name
 from vllm_tt.bundle.scaffold import TEMPLATES, NewBundle, files, write
 from vllm_tt.cli.report import answer, json_option
 from vllm_tt.errors import ConfigError
-from vllm_tt.models.builtin import BUILTINS
+from vllm_tt.models.builtin_table import BUILTINS
 
 __all__ = ["NotBuiltIn", "command"]
 
@@ -54,4 +54,4 @@ def _builtin_class(arch: str) -> str:
         close = difflib.get_close_matches(registered_name(arch), table, n=3)
         near = f" Did you mean {' or '.join(one.removeprefix('TT') for one in close)}?" if close else ""
         raise NotBuiltIn(arch=arch, near=near)
-    return found.classes[found.default]
+    return found.variants[found.default].main_class

@@ -15,7 +15,7 @@ from vllm_tt.cli.exits import Exit
 from vllm_tt.cli.report import answer, json_option, session
 from vllm_tt.cli.verdict import document, github_lines, text_lines
 from vllm_tt.errors import ConfigError
-from vllm_tt.models.builtin import BUILTINS
+from vllm_tt.models.builtin_table import BUILTINS, VARIANTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,8 +92,8 @@ def _reports(paths: tuple[str, ...], options: _Asked) -> list[Report]:
     depth = Depth(
         installed=options.installed,
         import_seconds=options.import_timeout if options.imports else None,
-        builtins={one.arch: one.classes[one.default] for one in BUILTINS},
-        generators=frozenset(path for one in BUILTINS for path in one.classes.values()),
+        builtins={one.arch: one.variants[one.default].main_class for one in BUILTINS},
+        generators=frozenset(VARIANTS),
     )
     if paths:
         return reports_for(paths, depth, every=options.every)

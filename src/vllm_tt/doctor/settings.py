@@ -8,6 +8,7 @@ from vllm_tt import env
 from vllm_tt.bundle.reading import path_text
 from vllm_tt.bundle.source import find_module
 from vllm_tt.doctor.item import Item, note, ok, problem
+from vllm_tt.models.builtin_table import VARIANTS
 from vllm_tt.models.resolve import resolve, summary
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def bundles(environ: Mapping[str, str]) -> Iterator[Item]:
 def _builtins(on: bool, environ: Mapping[str, str]) -> Item:
     if not on:
         return ok("tt-metal", "its generators are switched off (TT_VLLM_BUILTIN_MODELS)")
-    if find_module("models.tt_transformers.tt.generator_vllm", None) is not None:
+    if find_module(next(iter(VARIANTS)).partition(":")[0], None) is not None:
         return ok("tt-metal", "its generators can be imported")
     home = environ.get(env.METAL_HOME.name)
     remedy = f"PYTHONPATH={home}" if home else "Put a tt-metal checkout on PYTHONPATH and into TT_METAL_HOME."

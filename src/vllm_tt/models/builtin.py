@@ -1,34 +1,109 @@
-"""The generators built into tt-metal, as a table: registered name, class path, and what selects it.
+"""What is known of a generator built into tt-metal: the classes that serve it, what selects one, what each takes.
 
-Class paths are those of tt-metal's ``models`` tree, which a tt-metal checkout puts on PYTHONPATH.
+The rows are in ``vllm_tt.models.builtin_table``. Class paths are those of tt-metal's ``models`` tree, which a
+tt-metal checkout puts on PYTHONPATH.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
-from vllm_tt import env
 from vllm_tt.errors import ConfigError
+from vllm_tt.mesh import BLACKHOLE, WORMHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vllm_tt.env import Variable
 
-__all__ = ["BUILTINS", "SERVE_LANES", "Builtin", "SelectorError"]
-
-_TRANSFORMERS = "models.tt_transformers.tt.generator_vllm"
-_LLAMA_GALAXY = "models.demos.llama3_70b_galaxy.tt.generator_vllm"
-_GPT_OSS = f"{_TRANSFORMERS}:GptOssForCausalLM"
-_LANES = "folds data parallelism into lanes"
-
-SERVE_LANES = frozenset({f"{_LLAMA_GALAXY}:LlamaForCausalLM", f"{_LLAMA_GALAXY}:QwenForCausalLM", _GPT_OSS})
-"""Classes of tt-metal's that serve several lanes with one call, though they do not declare ``supports_lanes``."""
+__all__ = [
+    "NOT_YET",
+    "Builtin",
+    "Capacity",
+    "Feature",
+    "NotServedYet",
+    "SelectorError",
+    "Variant",
+    "VariableMissing",
+    "meshes_text",
+]
 
 
 class SelectorError(ConfigError):
     """{variable}={found!r} selects no generator for {arch}. Valid values: {valid}."""
+
+
+class NotServedYet(ConfigError):
+    """{owner} ({main_class}) cannot be served yet: it takes {features}. 'tt-bundle list --builtin' shows what can."""
+
+
+class VariableMissing(ConfigError):
+    """{owner} ({main_class}) needs the variable {variable}, which is not set. {help}"""
+
+
+class Feature(str, Enum):
+    """What serving a generator takes beyond prompts of text and layers with one kind of cache."""
+
+    IMAGES = "images in the prompt"
+    CROSS_ATTENTION = "cross attention to images"
+    KV_GROUPS = "several KV cache groups"
+
+
+NOT_YET = frozenset({Feature.IMAGES, Feature.CROSS_ATTENTION, Feature.KV_GROUPS})
+"""What cannot be served yet. A feature that is taken out of here is served from then on, and listed so."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Capacity:
+    """Tokens that a KV cache holds for all its users, which is the longest context too."""
+
+    tokens: int | None = 131_072
+    """None: as many as --max-model-len times --max-num-seqs."""
+    models: str = ""
+    """Which checkpoints, where it is not all others."""
+    meshes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        number = "max-model-len x max-num-seqs" if self.tokens is None else f"{self.tokens}"
+        models = f" for {self.models}" if self.models else ""
+        return number + models + (f" on {meshes_text(self.meshes)}" if self.meshes else "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """One class of tt-metal's and what it takes to serve it."""
+
+    main_class: str
+    """``module:Class``."""
+    meshes: tuple[str, ...] = ()
+    """The machines that it was made for, as MESH_DEVICE names them; empty: any."""
+    lanes: bool = False
+    """It serves several lanes with one call, though it does not declare ``supports_lanes``."""
+    capacities: tuple[Capacity, ...] = (Capacity(),)
+    """Its own ``get_max_tokens_all_users``: what holds for all checkpoints, then the exceptions."""
+    needs: frozenset[Feature] = frozenset()
+    variables: tuple[Variable[str | None], ...] = ()
+    """What must be set in the environment."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Options of `vllm serve` that deployments use, by machine."""
+    notes: tuple[str, ...] = ()
+    """What else an operator should know, each a sentence without its full stop."""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What it takes that cannot be served yet, in words."""
+        return tuple(feature.value for feature in Feature if feature in self.needs & NOT_YET)
+
+    def check(self, owner: str, environ: Mapping[str, str] | None = None) -> None:
+        """Raise NotServedYet, or VariableMissing, where this class cannot be served so."""
+        facts = {"owner": owner, "main_class": self.main_class}
+        if self.missing:
+            raise NotServedYet(**facts, features=" and ".join(self.missing))
+        for variable in self.variables:
+            if variable.get(environ) is None:
+                raise VariableMissing(**facts, variable=variable.name, help=variable.help)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,11 +112,11 @@ class Builtin:
 
     arch: str
     """The registered name, prefixed."""
-    classes: Mapping[str, str]
-    """Class path by value of the selector, the default first."""
+    models: str
+    """Whose checkpoints these are, in words."""
+    variants: Mapping[str, Variant]
+    """By value of the selector, the default first; the one under "" where there is no selector."""
     selector: Variable[str | None] | None = None
-    notes: Mapping[str, str]
-    """What an operator should know, by value of the selector."""
     text_only: bool = False
     """Text alone is served, whatever vLLM's own class of the architecture takes: the plain name is replaced too."""
     test_model: bool = False
@@ -49,75 +124,19 @@ class Builtin:
 
     @property
     def default(self) -> str:
-        return next(iter(self.classes))
+        return next(iter(self.variants))
 
     def choose(self, environ: Mapping[str, str] | None = None) -> str:
         """The selector's value in the environment; raises SelectorError for one that is not in the table."""
         value = self.selector.get(environ) if self.selector else None
         if value is None:
             return self.default
-        if value not in self.classes:
+        if value not in self.variants:
             variable = self.selector.name if self.selector else ""
-            raise SelectorError(variable=variable, found=value, arch=self.arch, valid=", ".join(self.classes))
+            raise SelectorError(variable=variable, found=value, arch=self.arch, valid=", ".join(self.variants))
         return value
 
 
-def _one(arch: str, path: str, note: str = "", *, text_only: bool = False) -> Builtin:
-    return Builtin(arch=arch, classes={"": path}, notes={"": note}, text_only=text_only)
-
-
-def _test(arch: str, path: str) -> Builtin:
-    return Builtin(arch=arch, classes={"": path}, notes={"": "test model"}, test_model=True)
-
-
-_GEMMA4 = "models.demos.gemma4.tt.generator_vllm:Gemma4ForCausalLM"
-_TESTS = "models.vllm_test_utils"
-
-BUILTINS: tuple[Builtin, ...] = (
-    Builtin(
-        arch="TTLlamaForCausalLM",
-        selector=env.LLAMA_TEXT_VER,
-        classes={
-            "tt_transformers": f"{_TRANSFORMERS}:LlamaForCausalLM",
-            "llama3_70b_galaxy": f"{_LLAMA_GALAXY}:LlamaForCausalLM",
-            "llama2_70b": "models.demos.t3000.llama2_70b.tt.generator_vllm:TtLlamaForCausalLM",
-        },
-        notes={"llama3_70b_galaxy": _LANES},
-    ),
-    _one("TTMllamaForConditionalGeneration", f"{_TRANSFORMERS}:MllamaForConditionalGeneration"),
-    _one("TTQwen2ForCausalLM", f"{_TRANSFORMERS}:QwenForCausalLM"),
-    Builtin(
-        arch="TTQwen3ForCausalLM",
-        selector=env.QWEN3_TEXT_VER,
-        classes={
-            "tt_transformers": f"{_TRANSFORMERS}:QwenForCausalLM",
-            "qwen3_32b_galaxy": f"{_LLAMA_GALAXY}:QwenForCausalLM",
-        },
-        notes={"qwen3_32b_galaxy": _LANES},
-    ),
-    Builtin(
-        arch="TTQwen3_5ForConditionalGeneration",
-        selector=env.QWEN35_TEXT_VER,
-        classes={"qwen36_blackhole": "models.demos.blackhole.qwen36.tt.qwen36_vllm:Qwen36ForCausalLM"},
-        notes={"qwen36_blackhole": "Qwen 3.5 and 3.6, Blackhole"},
-    ),
-    _one(
-        "TTQwen2_5_VLForConditionalGeneration",
-        "models.demos.qwen25_vl.tt.generator_vllm:Qwen2_5_VLForConditionalGeneration",
-    ),
-    _one(
-        "TTQwen3VLForConditionalGeneration", "models.demos.qwen3_vl.tt.generator_vllm:Qwen3VLForConditionalGeneration"
-    ),
-    _one("TTMistralForCausalLM", f"{_TRANSFORMERS}:MistralForCausalLM"),
-    _one("TTMistral3ForConditionalGeneration", f"{_TRANSFORMERS}:Mistral3ForConditionalGeneration"),
-    _one("TTGemma3ForConditionalGeneration", f"{_TRANSFORMERS}:Gemma3ForConditionalGeneration"),
-    _one("TTGemma4ForCausalLM", _GEMMA4, "text only", text_only=True),
-    _one("TTGemma4ForConditionalGeneration", _GEMMA4, "text only", text_only=True),
-    _one("TTGemma4UnifiedForConditionalGeneration", _GEMMA4, "text only", text_only=True),
-    _one("TTDeepseekV3ForCausalLM", "models.demos.deepseek_v3.tt.generator_vllm:DeepseekV3ForCausalLM"),
-    _one("TTGptOssForCausalLM", _GPT_OSS, _LANES),
-    _test("TTDummyT3000MultiProcessModel", f"{_TESTS}.t3000_multiproc_test.test_model:DummyT3000MultiProcessModel"),
-    _test("TTDummyNoOpModel", f"{_TESTS}.no_op_test.test_model:DummyNoOpModel"),
-    _test("TTDummyDualGlxModel", f"{_TESTS}.dual_glx_ccl_test.test_model:DummyDualGlxModel"),
-)
-"""Every built-in generator, in the order of the documentation."""
+def meshes_text(meshes: tuple[str, ...]) -> str:
+    """``any``, the name of a chip whose machines these are, or the machines."""
+    return {(): "any", WORMHOLE: "Wormhole", BLACKHOLE: "Blackhole"}.get(meshes, ", ".join(meshes))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vllm_tt.models.builtin import BUILTINS
+from vllm_tt.models.builtin_table import BUILTINS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
     from typing import Literal
 
+    from vllm_tt.models.builtin import Builtin, Capacity, Variant
     from vllm_tt.models.resolve import Registry
 
 __all__ = ["BuiltinRow", "BundleRow", "builtin_rows", "bundle_rows"]
@@ -33,14 +35,29 @@ class BundleRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuiltinRow:
-    """One class of tt-metal and what selects it."""
+    """One class of tt-metal, what selects it and what it takes."""
 
     arch: str
+    models: str
+    """Whose checkpoints these are, in words."""
     selector: str
     """``VARIABLE=value``, or empty."""
     default: bool
     main_class: str
-    note: str
+    served: Literal["yes", "not yet"]
+    missing: tuple[str, ...]
+    """What it takes that cannot be served yet."""
+    lanes: bool
+    """Data parallelism folds into lanes of one engine."""
+    meshes: tuple[str, ...]
+    """The machines that it was made for; empty: any."""
+    capacities: tuple[Capacity, ...]
+    variables: tuple[str, ...]
+    """What must be set in the environment."""
+    options: Mapping[str, str]
+    """Options of `vllm serve` that deployments use, by machine."""
+    notes: tuple[str, ...]
+    test_model: bool
 
 
 def bundle_rows(found: Registry) -> list[BundleRow]:
@@ -69,16 +86,33 @@ def bundle_rows(found: Registry) -> list[BundleRow]:
     return sorted(rows, key=lambda row: (found.discovery.folders.index(row.folder.parent), row.folder))
 
 
-def builtin_rows() -> list[BuiltinRow]:
-    """The table of built-in models, one row for each class."""
+def builtin_rows(arch: str = "", mesh: str | None = None) -> list[BuiltinRow]:
+    """The table of built-in models, one row for each class.
+
+    ``arch``: those whose name has it as a part, in any case; ``mesh``: those that were made for it, or for any.
+    """
     return [
-        BuiltinRow(
-            arch=builtin.arch,
-            selector=f"{builtin.selector.name}={value}" if builtin.selector else "",
-            default=value == builtin.default,
-            main_class=path,
-            note=builtin.notes.get(value, ""),
-        )
+        _builtin_row(builtin, value, variant)
         for builtin in BUILTINS
-        for value, path in builtin.classes.items()
+        for value, variant in builtin.variants.items()
+        if arch.lower() in builtin.arch.lower() and (mesh is None or not variant.meshes or mesh in variant.meshes)
     ]
+
+
+def _builtin_row(builtin: Builtin, value: str, variant: Variant) -> BuiltinRow:
+    return BuiltinRow(
+        arch=builtin.arch,
+        models=builtin.models,
+        selector=f"{builtin.selector.name}={value}" if builtin.selector else "",
+        default=value == builtin.default,
+        main_class=variant.main_class,
+        served="not yet" if variant.missing else "yes",
+        missing=variant.missing,
+        lanes=variant.lanes,
+        meshes=variant.meshes,
+        capacities=variant.capacities,
+        variables=tuple(variable.name for variable in variant.variables),
+        options=variant.options,
+        notes=variant.notes,
+        test_model=builtin.test_model,
+    )

@@ -11,7 +11,7 @@ from vllm_tt.bundle.names import PREFIX, registered_name
 from vllm_tt.bundle.reading import path_text
 from vllm_tt.errors import ConfigError
 from vllm_tt.log import get_logger
-from vllm_tt.models.builtin import BUILTINS
+from vllm_tt.models.builtin_table import BUILTINS
 from vllm_tt.models.resolve import Registry, count, resolve, summary
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ def find(found: Registry, architectures: Sequence[str], *, test_models: bool = F
         if entry := found.entries.get(name):
             if entry.test_model and not test_models:
                 raise TestModelRefused(arch=entry.arch)
+            if entry.variant is not None:
+                entry.variant.check(entry.arch)
             return entry
     raise _unknown(found, architectures)
 

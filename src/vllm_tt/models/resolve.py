@@ -13,7 +13,8 @@ from vllm_tt import env
 from vllm_tt.bundle.discover import Bundle, Discovery, Skipped, discover
 from vllm_tt.bundle.names import PREFIX, registered_name
 from vllm_tt.bundle.reading import path_text
-from vllm_tt.models.builtin import BUILTINS, SelectorError
+from vllm_tt.models.builtin import SelectorError
+from vllm_tt.models.builtin_table import BUILTINS
 from vllm_tt.models.entry import Entry
 
 if TYPE_CHECKING:
@@ -111,9 +112,8 @@ def builtin_entries(
         entries[builtin.arch] = Entry(
             arch=builtin.arch,
             plain=builtin.arch.removeprefix(PREFIX),
-            main_class=builtin.classes[value],
+            main_class=builtin.variants[value].main_class,
             source="builtin",
-            note=builtin.notes.get(value, ""),
             text_only=builtin.text_only,
             test_model=builtin.test_model,
         )

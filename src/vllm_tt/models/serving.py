@@ -12,6 +12,7 @@ from vllm_tt.bundle.launch import Options, is_flag, launch_entry, machine_keys, 
 from vllm_tt.bundle.names import registered_name
 from vllm_tt.bundle.reading import path_text
 from vllm_tt.errors import ConfigError
+from vllm_tt.models.entry import Entry
 from vllm_tt.models.resolve import resolve
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ def serve_command(
     metadata = bundle.metadata
     notes = _registered(bundle, environ)
     mesh = environ.get(env.MESH_DEVICE.name) or environ.get(env.EMULATE.name)
-    if mesh and metadata.mesh_devices and mesh not in metadata.mesh_devices:
-        notes.append(f"the bundle was made for {', '.join(metadata.mesh_devices)}; this mesh is {mesh}")
+    if doubt := Entry.of_bundle(metadata.arch, bundle).doubt(environ):
+        notes.append(doubt)
     named, own = parse_options(words)
     launched, variables = _launched(metadata, environ, notes)
     weights = model or named or launched[0] or metadata.hf_weights

@@ -86,15 +86,40 @@ def test_one_document(folder):
 
 def test_the_built_in_table():
     lines = run("--builtin").stdout.splitlines()
-    assert lines[0].split() == ["REGISTERED", "SELECTED", "BY", "CLASS", "NOTE"]
-    assert lines[1].split() == [
-        "TTLlamaForCausalLM",
-        "TT_LLAMA_TEXT_VER=tt_transformers",
-        "(default)",
-        "models.tt_transformers.tt.generator_vllm:LlamaForCausalLM",
-    ]
-    document = json.loads(run("--builtin", "--json").stdout)
-    assert len(document["builtin"]) == len(lines) - 1
+    assert lines[0].split() == ["REGISTERED", "VARIANT", "MESHES", "SERVED"]
+    assert lines[1].split() == ["TTLlamaForCausalLM", "tt_transformers", "any", "yes"]
+    rows = json.loads(run("--builtin", "--json").stdout)["builtin"]
+    assert len(rows) == sum(line.startswith("TT") for line in lines)
+
+
+def test_the_built_in_models_of_a_name_and_a_machine():
+    (row,) = json.loads(run("--builtin", "--arch", "qwen3for", "--mesh", "T3K", "--json").stdout)["builtin"]
+    assert row == {
+        "arch": "TTQwen3ForCausalLM",
+        "models": "Qwen 3 text models",
+        "selector": "TT_QWEN3_TEXT_VER=tt_transformers",
+        "default": True,
+        "main_class": "models.tt_transformers.tt.generator_vllm:QwenForCausalLM",
+        "served": "yes",
+        "missing": [],
+        "lanes": False,
+        "meshes": [],
+        "capacities": [
+            {"tokens": 131072, "models": "", "meshes": []},
+            {"tokens": 32768, "models": "Qwen3-8B", "meshes": ["N150"]},
+        ],
+        "variables": [],
+        "options": {},
+        "notes": ["--max-model-len should be a power of two: warm-up takes those"],
+        "test_model": False,
+    }
+
+
+@pytest.mark.parametrize("arguments", [("--arch", "qwen"), ("--mesh", "TG")], ids=["arch", "mesh"])
+def test_the_choice_is_among_built_in_models(arguments):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "--arch and --mesh choose among built-in models: add --builtin." in result.stderr
 
 
 def test_a_bad_selector_is_shown(folder):

@@ -45,7 +45,7 @@ def test_notes_go_to_stderr(bundle):
     metadata = json.loads((bundle / "vllm_metadata.json").read_text()) | {"mesh_devices": ["T3K"]}
     (bundle / "vllm_metadata.json").write_text(json.dumps(metadata))
     result = run(bundle, "--print", TT_EMULATE="N300")
-    assert result.stderr == "tt-bundle: note: the bundle was made for T3K; this mesh is N300\n"
+    assert result.stderr == "tt-bundle: note: bundle novel was made for T3K; this mesh is N300\n"
 
 
 def test_a_name_that_is_not_there(bundle):

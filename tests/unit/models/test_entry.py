@@ -68,3 +68,23 @@ def test_the_class_of_a_single_execute_built_in_serves_lanes_without_saying_so(t
     assert one.capabilities() == Capabilities(supports_lanes=True)
     other = Entry(arch="TTLlamaForCausalLM", main_class=f"{LLAMA_GALAXY}:Other", source="override")
     assert other.capabilities() == Capabilities()
+
+
+@pytest.mark.parametrize("arch", ["LlamaForCausalLM", "TTLlamaForCausalLM"])
+def test_a_bundle_that_names_a_built_in_class_is_that_class(bundle, arch):
+    one = Entry.of_bundle(arch, bundle("mine", main_class=f"{LLAMA_GALAXY}:LlamaForCausalLM"))
+    assert (one.variant.lanes, one.made_for) == (True, ("TG",))
+    copied = bundle("copied", main_class="models.mine:LlamaForCausalLM", files={"models/mine.py": ""})
+    assert Entry.of_bundle(arch, copied).variant is None
+
+
+def test_a_machine_that_the_class_was_not_made_for(bundle):
+    galaxy = Entry(arch="TTLlamaForCausalLM", main_class=f"{LLAMA_GALAXY}:LlamaForCausalLM", source="builtin")
+    assert galaxy.doubt({"MESH_DEVICE": "T3K", "TT_EMULATE": "TG"}) == (
+        "built-in model TTLlamaForCausalLM was made for TG; this mesh is T3K"
+    )
+    fine = [{}, {"MESH_DEVICE": "TG"}, {"MESH_DEVICE": "(8,4)"}, {"TT_EMULATE": "TG"}]
+    assert [galaxy.doubt(environ) for environ in fine] == [None] * 4
+    mine = Entry.of_bundle("LlamaForCausalLM", bundle("mine", mesh_devices=["N150", "N300"]))
+    assert mine.doubt({"TT_EMULATE": "TG"}) == "bundle mine was made for N150, N300; this mesh is TG"
+    assert Entry.of_bundle("LlamaForCausalLM", bundle("any")).doubt({"MESH_DEVICE": "TG"}) is None

@@ -2,7 +2,7 @@ import pytest
 from bundle_cases import INVALID, expected
 
 from vllm_tt.env import EnvError
-from vllm_tt.models.builtin import SelectorError
+from vllm_tt.models.builtin import NotServedYet, SelectorError, VariableMissing
 from vllm_tt.models.registry import TestModelRefused, UnknownArchitecture, find, report
 from vllm_tt.models.resolve import resolve
 
@@ -139,3 +139,28 @@ def test_one_warning_for_each_faulty_bundle(case, tmp_path, log):
         assert warnings[0].endswith(f". Run 'tt-bundle validate {tmp_path}/{case.name}' for details.")
     else:
         assert len(warnings) == len(loud)
+
+
+def test_a_built_in_model_that_cannot_be_served_yet_is_refused_whoever_names_it(resolved, bundle):
+    path = f"{BUILT_IN}:Gemma3ForConditionalGeneration"
+    told = (
+        f"TTGemma3ForConditionalGeneration ({path}) cannot be served yet: it takes images in the prompt and several KV "
+        "cache groups. 'tt-bundle list --builtin' shows what can."
+    )
+    assert message(resolved(), "Gemma3ForConditionalGeneration", kind=NotServedYet) == told
+    bundle("gemma", arch="Gemma3ForConditionalGeneration", main_class=path)
+    assert message(resolved(), "Gemma3ForConditionalGeneration", kind=NotServedYet) == told
+
+
+def test_a_bundle_of_its_own_may_serve_what_the_built_in_model_cannot(resolved, bundle):
+    bundle("gemma", arch="Gemma3ForConditionalGeneration")
+    assert find(resolved(), ["Gemma3ForConditionalGeneration"]).source == "bundle"
+
+
+def test_a_built_in_model_without_its_variable_is_refused(monkeypatch):
+    monkeypatch.delenv("DEEPSEEK_V3_HF_MODEL", raising=False)
+    assert "needs the variable DEEPSEEK_V3_HF_MODEL" in message(
+        resolve({}), "DeepseekV3ForCausalLM", kind=VariableMissing
+    )
+    monkeypatch.setenv("DEEPSEEK_V3_HF_MODEL", "/weights")
+    assert find(resolve({}), ["DeepseekV3ForCausalLM"]).source == "builtin"

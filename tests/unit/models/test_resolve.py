@@ -70,7 +70,7 @@ def test_selectors_choose_the_class():
     found = resolve({"TT_LLAMA_TEXT_VER": "llama3_70b_galaxy"})
     llama = found.entries["TTLlamaForCausalLM"]
     assert llama.main_class == "models.demos.llama3_70b_galaxy.tt.generator_vllm:LlamaForCausalLM"
-    assert llama.note == "folds data parallelism into lanes"
+    assert llama.variant.lanes
 
 
 def test_a_bad_selector_is_kept_for_who_selects_the_model():

@@ -113,5 +113,5 @@ def test_notes_say_what_is_unusual(tmp_path):
     made = serve_command(both, model=None, words=[], environ={"TT_EMULATE": "N300"})
     assert made.notes == (
         "TTNovelForCausalLM is served by bundle a",
-        "the bundle was made for T3K; this mesh is N300",
+        "bundle b was made for T3K; this mesh is N300",
     )
