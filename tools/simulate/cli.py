@@ -79,6 +79,8 @@ device_options = _grouped(
     _option("--host-ms", "Host time of a step.", 0.0, COST),
 )
 server_options = _grouped(
+    _option("--lanes", "Lanes; slots, budget and KV cache are those of each.", 1, POSITIVE),
+    click.option("--rebinding/--no-rebinding", default=True, help="Whether requests that wait may change lanes."),
     _option("--max-num-seqs", "Slots.", 32, POSITIVE),
     _option("--max-num-batched-tokens", "Tokens of a prefill step.", 2048, POSITIVE),
     _option("--max-model-len", "Longest request, prompt and output.", 8192, POSITIVE),

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tools.simulate.server import lanes_of
 from tools.simulate.stats import Latency, Report
 
 from vllm_tt.errors import TTError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tools.simulate.workload import Job
     from vllm.v1.engine import EngineCoreOutput
 
+    from vllm_tt.scheduler.lanes import TTLaneCoordinator
     from vllm_tt.scheduler.phase import TTScheduler
     from vllm_tt.scheduler.plan import TTSchedulerOutput
 
@@ -71,8 +73,8 @@ class _Life:
 class Recorder:
     """Called by the run once for each arrival, step and result."""
 
-    def __init__(self, scheduler: TTScheduler, pages: int, block_size: int) -> None:
-        self._scheduler = scheduler
+    def __init__(self, scheduler: TTScheduler | TTLaneCoordinator, pages: int, block_size: int) -> None:
+        self._scheduler, self._lanes = scheduler, lanes_of(scheduler)
         self._pages, self._block_size = pages, block_size
         self._lives: dict[str, _Life] = {}
         self._preempted: set[str] = set()
@@ -119,7 +121,7 @@ class Recorder:
         if decoding:
             self._account_decoding(phase, times, decoding)
         if waiting:
-            self._account_waiting(phase, times, waiting)
+            self._account_waiting(phase, times)
 
     def emitted(self, outputs: list[EngineCoreOutput], now: int) -> int:
         """Tokens reached their users at ``now``; how many requests finished with them."""
@@ -196,11 +198,12 @@ class Recorder:
                 final += 1
                 self._preempted.discard(name)
         self.counts["cached tokens"] += sum(new.num_computed_tokens for new in output.scheduled_new_reqs)
-        return sum(not request.is_prefill_chunk for request in self._scheduler.running) - final
+        return sum(not request.is_prefill_chunk for lane in self._lanes for request in lane.running) - final
 
     def _use(self, running: int, times: Times) -> None:
         """Slots and pages in use, over time."""
-        spent, kv = times.idle + times.end - times.start, self._scheduler.kv_cache_manager.usage
+        spent = times.idle + times.end - times.start
+        kv = sum(lane.kv_cache_manager.usage for lane in self._lanes) / len(self._lanes)
         self._clock += spent
         self._busy += times.end - times.start
         self._slots_ns += running * spent
@@ -216,27 +219,45 @@ class Recorder:
 
     def _account_partial(self, times: Times) -> None:
         """Prompts between two chunks wait for the decode step."""
-        partial = (request for request in self._scheduler.running if request.is_prefill_chunk)
+        partial = (request for lane in self._lanes for request in lane.running if request.is_prefill_chunk)
         waiting = sum(not self._lives[request.request_id].tokens for request in partial)
         self.first_token_waits["decode turn"] += waiting * (times.end - times.start)
 
-    def _account_waiting(self, phase: Phase, times: Times, waiting: int) -> None:
+    def _account_waiting(self, phase: Phase, times: Times) -> None:
+        """What each waiting request waited for during the step."""
         spent = times.end - times.start
-        for name in self._preempted:
-            if self._scheduler.requests[name].num_computed_tokens == 0:
+        for lane in self._lanes:
+            if waiting := lane.get_request_counts()[1]:
+                waiting -= self._account_preempted(lane, spent)
+            if waiting:
+                obstacle = "another lane is free" if self._another_could(lane) else self._obstacle(lane, phase)
+                self.first_token_waits[obstacle] += waiting * spent
+
+    def _another_could(self, lane: TTScheduler) -> bool:
+        """Whether the first waiting request of a lane could start in another, where none waits."""
+        head = lane.next_unstarted()
+        return head is not None and any(
+            other.spare_slots() > 0 and not other.get_request_counts()[1] and other.has_room_for(head)
+            for other in self._lanes
+            if other is not lane
+        )
+
+    def _account_preempted(self, lane: TTScheduler, spent: int) -> int:
+        """How many of a lane's waiting requests wait because they were preempted."""
+        found = 0
+        for name in self._preempted & lane.requests.keys():
+            if lane.requests[name].num_computed_tokens == 0:
                 waits = self.decode_stalls if self._lives[name].tokens else self.first_token_waits
                 waits["preempted"] += spent
-                waiting -= 1
-        if waiting:
-            self.first_token_waits[self._obstacle(phase)] += waiting * spent
+                found += 1
+        return found
 
-    def _obstacle(self, phase: Phase) -> str:
-        """Why the first waiting request was not admitted to the step."""
-        scheduler = self._scheduler
-        if len(scheduler.running) >= scheduler.max_num_running_reqs:
+    def _obstacle(self, lane: TTScheduler, phase: Phase) -> str:
+        """Why the first waiting request of a lane was not admitted to the step."""
+        if len(lane.running) >= lane.max_num_running_reqs:
             return "no free slot"
-        head = (scheduler.waiting or scheduler.skipped_waiting).peek_request()
-        free = self._pages * (1 - scheduler.kv_cache_manager.usage)
+        head = (lane.waiting or lane.skipped_waiting).peek_request()
+        free = self._pages * (1 - lane.kv_cache_manager.usage)
         if -(-head.num_tokens // self._block_size) > free + 1e-6:
             return "no free pages"
         return "token budget" if phase is Phase.PREFILL else "decode turn"

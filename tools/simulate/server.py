@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.v1.request import Request
 
+    from vllm_tt.scheduler.lanes import TTLaneCoordinator
     from vllm_tt.scheduler.phase import TTScheduler
 
-__all__ = ["PoolTooSmall", "Server", "make_requests", "make_scheduler"]
+__all__ = ["PoolTooSmall", "Server", "lanes_of", "make_requests", "make_scheduler"]
 
 
 class PoolTooSmall(ConfigError):
@@ -36,6 +37,10 @@ class PoolTooSmall(ConfigError):
 class Server:
     """The settings of ``vllm serve`` that scheduling depends on, under the same names."""
 
+    lanes: int = 1
+    """Slots, step budget and KV cache below are those of each."""
+    rebinding: bool = True
+    """Requests that have not started may change lanes; only what that is worth needs it off."""
     max_num_seqs: int = 32
     max_num_batched_tokens: int = 2048
     max_model_len: int = 8192
@@ -62,7 +67,7 @@ class Server:
         return asked if self.chunked_prefill else max(asked, self.max_model_len)
 
 
-def make_scheduler(server: Server) -> TTScheduler:
+def make_scheduler(server: Server) -> TTScheduler | TTLaneCoordinator:
     """The scheduler that serves these settings."""
     import torch
     from vllm.utils.hashing import get_hash_fn_by_name
@@ -70,6 +75,7 @@ def make_scheduler(server: Server) -> TTScheduler:
     from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
     from vllm.v1.structured_output import StructuredOutputManager
 
+    from vllm_tt.scheduler.lanes import TTLaneCoordinator
     from vllm_tt.scheduler.phase import TTScheduler
 
     if server.pages * server.block_size < server.max_model_len:
@@ -80,11 +86,24 @@ def make_scheduler(server: Server) -> TTScheduler:
     pool = KVCacheConfig(
         num_blocks=server.pages + 1, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)]
     )
-    return TTScheduler(config, pool, StructuredOutputManager(config), server.block_size)
+    arguments = (config, pool, StructuredOutputManager(config), server.block_size)
+    if server.lanes == 1:
+        return TTScheduler(*arguments)
+    coordinator = TTLaneCoordinator(*arguments)
+    if not server.rebinding:
+        coordinator.rebind = lambda: None  # type: ignore[method-assign]
+    return coordinator
+
+
+def lanes_of(scheduler: TTScheduler | TTLaneCoordinator) -> tuple[TTScheduler, ...]:
+    """The scheduler of each lane."""
+    return getattr(scheduler, "lanes", None) or (scheduler,)
 
 
 def _vllm_config(server: Server) -> VllmConfig:
     from vllm.config import CacheConfig, DeviceConfig, SchedulerConfig, VllmConfig
+
+    from vllm_tt.platform.settled import keep
 
     cache = CacheConfig(block_size=server.block_size, enable_prefix_caching=server.prefix_caching)
     cache.num_gpu_blocks = server.pages + 1
@@ -102,6 +121,7 @@ def _vllm_config(server: Server) -> VllmConfig:
         device_config=DeviceConfig(device="cpu"),
         additional_config={"tt": server.tt},
     )
+    keep(config, lanes=server.lanes, rows_per_lane=server.max_num_seqs)
     # Only now: the platform would look for an adapter of this model.
     config.model_config = _model_config(server.max_model_len)
     return config
@@ -138,7 +158,7 @@ def _model_config(max_model_len: int) -> Any:
         return ModelConfig(model=folder, skip_tokenizer_init=True, max_model_len=max_model_len)
 
 
-def make_requests(server: Server, scheduler: TTScheduler) -> Callable[[int, Job], Request]:
+def make_requests(server: Server, scheduler: TTScheduler | TTLaneCoordinator) -> Callable[[int, Job], Request]:
     """A function that makes the request of a job, given its number."""
     from vllm.sampling_params import SamplingParams
     from vllm.utils.hashing import get_hash_fn_by_name
@@ -147,7 +167,7 @@ def make_requests(server: Server, scheduler: TTScheduler) -> Callable[[int, Job]
 
     hasher = None
     if server.prefix_caching:
-        algorithm = scheduler.cache_config.prefix_caching_hash_algo
+        algorithm = lanes_of(scheduler)[0].cache_config.prefix_caching_hash_algo
         hasher = get_request_block_hasher(server.block_size, get_hash_fn_by_name(algorithm))
 
     @cache

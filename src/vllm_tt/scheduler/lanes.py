@@ -1,7 +1,8 @@
 """Several lanes in one engine: single-process data parallelism.
 
 Every lane is a `TTScheduler` with its own queues, admission, KV cache and block ids. A request is bound to a
-lane when it arrives; each step runs one phase in all lanes, and the device sees one batch.
+lane when it arrives and stays there once it has started; each step runs one phase in all lanes, and the device
+sees one batch.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from vllm.v1.core.sched.interface import PauseState, SchedulerInterface
 from vllm.v1.core.sched.output import GrammarOutput
 
 from vllm_tt.platform.lanes import lane_shape
+from vllm_tt.scheduler.balance import rebind
 from vllm_tt.scheduler.interleave import DecodeInterleave
 from vllm_tt.scheduler.merge import merge_values
 from vllm_tt.scheduler.phase import TTScheduler
@@ -46,6 +48,7 @@ class TTLaneCoordinator(SchedulerInterface):
         self._lane_of: dict[str, TTScheduler] = {}
 
     def schedule(self, throttle_prefills: bool = False) -> TTSchedulerOutput:
+        self.rebind()
         return schedule_step(self.lanes, self._interleave, throttle=throttle_prefills)
 
     def add_request(self, request: Request) -> None:
@@ -53,6 +56,11 @@ class TTLaneCoordinator(SchedulerInterface):
         lane = self._lane_of.get(request.request_id) or min(self.lanes, key=TTScheduler.get_num_unfinished_requests)
         self._lane_of[request.request_id] = lane
         lane.add_request(request)
+
+    def rebind(self) -> None:
+        """Let requests that have not started go to lanes that can start them now, unless scheduling is paused."""
+        if self.pause_state is PauseState.UNPAUSED:
+            self._lane_of.update((request.request_id, lane) for request, lane in rebind(self.lanes))
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput

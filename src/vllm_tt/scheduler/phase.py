@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.request import RequestStatus
 
 from vllm_tt.platform.compat import ADMISSION_CAPS
 from vllm_tt.scheduler.interleave import DecodeInterleave
@@ -39,6 +40,7 @@ class TTScheduler(AsyncScheduler):
         super().__init__(*args, **kwargs)
         self._slots = SlotPool(self.max_num_running_reqs, first=lane * self.max_num_running_reqs)
         self._interleave = DecodeInterleave.of(self.vllm_config)
+        self._left_waiting = False
 
     def schedule(self, throttle_prefills: bool = False) -> TTSchedulerOutput:
         return schedule_step((self,), self._interleave, throttle=throttle_prefills)
@@ -83,6 +85,33 @@ class TTScheduler(AsyncScheduler):
             rows.append((req_id, slot, start, start + count, self.requests[req_id].is_prefill_chunk))
         return rows
 
+    def has_backlog(self) -> bool:
+        waiting = self.get_request_counts()[1]
+        self._left_waiting = self._left_waiting and waiting > 0
+        return self._left_waiting or self.spare_slots() < 0
+
+    def spare_slots(self) -> int:
+        return self.max_num_running_reqs - sum(self.get_request_counts())
+
+    def next_unstarted(self) -> Request | None:
+        """The first waiting request that nothing was computed of; one that was preempted keeps its lane."""
+        return next((request for request in self.waiting if request.status is RequestStatus.WAITING), None)
+
+    def has_room_for(self, request: Request) -> bool:
+        """Whether the free pages hold its prompt besides those of all that wait here."""
+        pages = (self.kv_cache_config.num_blocks - 1) * (1 - self.kv_cache_manager.usage)
+        return sum(one.num_tokens for one in (*self.waiting, request)) <= pages * self.block_size
+
+    def withdraw(self, request: Request) -> None:
+        """Let another lane have ``request``, which has not started."""
+        self.waiting.remove_request(request)
+        del self.requests[request.request_id]
+
+    def accept(self, request: Request) -> None:
+        """Queue a request that another lane has withdrawn; it has been reported as queued there."""
+        self.waiting.add_request(request)
+        self.requests[request.request_id] = request
+
     def _prefill_pass(self, throttle: bool) -> SchedulerOutput:
         """Schedule with the decodes hidden; their places stay taken."""
         decodes = [request for request in self.running if not request.is_prefill_chunk]
@@ -93,6 +122,7 @@ class TTScheduler(AsyncScheduler):
         try:
             return super().schedule(throttle)
         finally:
+            self._left_waiting = bool(self.waiting)
             # Decodes go first, so that preemption, which takes the last, still takes the youngest.
             self.running = decodes + self.running
             for name, cap in caps.items():
