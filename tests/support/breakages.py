@@ -110,6 +110,27 @@ class GivesNotANumber:
         return out * float("nan") if isinstance(out, torch.Tensor) and out.is_floating_point() else out
 
 
+class LanesShareOneCache:
+    def pages_of_lanes(self, page_table, slots, kv_cache):
+        return page_table
+
+
+class TakesRowsForSlots:
+    """In a prefill, whose rows are of any lanes."""
+
+    def prefill_forward(self, *, empty_slots, **kwargs):
+        return super().prefill_forward(empty_slots=list(range(len(empty_slots))), **kwargs)
+
+
+class LeavesOutEmptyLanes:
+    """Logits of lanes with a live row come first."""
+
+    def decode_forward(self, *, start_pos, **kwargs):
+        out = super().decode_forward(start_pos=start_pos, **kwargs)
+        busy = (start_pos.view(self.lanes, -1) >= 0).any(dim=1).repeat_interleave(self.rows_per_lane)
+        return torch.cat([out[busy], out[~busy]]) if isinstance(out, torch.Tensor) else out
+
+
 BREAKAGES = {
     DecodesOnePositionEarly: ("prefill-decode", "1 token in slot 0, 1 decode step"),
     ChunksForgetWhatWasBefore: ("chunks", None),
@@ -125,3 +146,10 @@ BREAKAGES = {
     GivesNotANumber: ("prefill-decode", "1 token in slot 0, 1 decode step"),
 }
 """Each with the row that must fail, and the smallest case where it is known."""
+
+LANE_BREAKAGES = {
+    LanesShareOneCache: "1 token in slot 0 and 1 token in slot 3",
+    TakesRowsForSlots: "1 token in slot 3, 1 decode step",
+    LeavesOutEmptyLanes: "1 token in slot 3, 1 decode step",
+}
+"""Each with the smallest case of the lanes' row."""

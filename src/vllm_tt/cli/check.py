@@ -86,7 +86,7 @@ def _show(row: Row) -> None:
 
 def _verdict(report: Report) -> str:
     failed = [row.name for row in report.rows if row.status == "fail"]
-    counts = f"{report.count('pass')} passed, {len(failed)} failed, {report.count('skip')} not declared"
+    counts = f"{report.count('pass')} passed, {len(failed)} failed, {report.count('skip')} skipped"
     return f"\n{'FAILED' if failed else 'PASSED'}: {counts}"
 
 

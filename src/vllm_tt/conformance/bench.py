@@ -48,17 +48,20 @@ class Bench:
         self._alone: dict[tuple[tuple[int, ...], int, int], list[torch.Tensor]] = {}
 
     def rows(self, case: Case, *, extra: int = 0) -> list[Played]:
-        """The case's requests with pages of their own; ``extra`` decode steps beyond the case's can follow."""
-        size = self.rig.sizes.page_size
-        pool = list(range(1, self.rig.sizes.pages))
+        """The case's requests with pages of their own, which have the same ids in every lane; ``extra`` decode steps
+        beyond the case's can follow.
+        """
+        sizes = self.rig.sizes
+        pool = list(range(1, sizes.pages))
         if case.permuted:
             pool = pool[::-2] + pool[-2::-2]  # no two pages of a row follow one another
+        pools = [pool] * sizes.lanes
         made = []
         for i, row in enumerate(case.rows):
-            tokens = case.prompt(i, self.rig.sizes.vocab_size)
-            tokens += [self.rig.sizes.vocab_size // 2] * extra
-            needed = -(-len(tokens) // size)
-            pages, pool = pool[:needed], pool[needed:]
+            tokens = case.prompt(i, sizes.vocab_size)
+            tokens += [sizes.vocab_size // 2] * extra
+            needed, lane = -(-len(tokens) // sizes.page_size), sizes.lane_of(row.slot)
+            pages, pools[lane] = pools[lane][:needed], pools[lane][needed:]
             made.append(Played(row.slot, tokens, row.length, pages))
         return made
 

@@ -44,6 +44,14 @@ class Subject:
     dtype: torch.dtype
     sizes: Sizes
     folder: Path
+    chips: int
+    """Of the mesh."""
+    request: Request
+
+    def in_lanes(self, lanes: int) -> Subject:
+        """The same with ``lanes`` lanes, each as large as its only one was."""
+        sizes = _sizes(self.request, self.adapter_class, self.config.get_text_config(), self.chips, lanes)
+        return replace(self, sizes=sizes)
 
     def load(self, device: Any) -> Any:
         """The adapter, its weights loaded."""
@@ -52,7 +60,7 @@ class Subject:
             device,
             self.sizes.slots,
             max_seq_len=self.sizes.max_seq_len,
-            tt_data_parallel=1,
+            tt_data_parallel=self.sizes.lanes,
             optimizations=None,
         )
 
@@ -79,8 +87,10 @@ def load_subject(request: Request, config: Any, chips: int) -> Subject:
         capabilities=entry.capabilities(),
         config=config,
         dtype=_dtype(request, text),
-        sizes=_sizes(request, adapter_class, text, chips),
+        sizes=_sizes(request, adapter_class, text, chips, lanes=1),
         folder=bundle.folder,
+        chips=chips,
+        request=request,
     )
 
 
@@ -105,24 +115,25 @@ def _dtype(request: Request, text: Any) -> torch.dtype:
     return dtype
 
 
-def _sizes(request: Request, adapter_class: type[Any], text: Any, chips: int) -> Sizes:
+def _sizes(request: Request, adapter_class: type[Any], text: Any, chips: int, lanes: int) -> Sizes:
     heads = text.num_attention_heads
     kv_heads = getattr(text, "num_key_value_heads", None) or heads
     head_size = getattr(text, "head_dim", None) or text.hidden_size // heads
-    pages = _pages(request, adapter_class, chips)
+    pages = _pages(request, adapter_class, chips // lanes, lanes)
     return Sizes(
-        slots=request.max_num_seqs,
+        slots=request.max_num_seqs * lanes,
         page_size=request.block_size,
         pages=pages,
         max_seq_len=request.max_model_len,
         vocab_size=text.vocab_size,
-        kv_shape=(pages, kv_heads // min(chips, kv_heads), request.block_size, head_size),
+        kv_shape=(pages, kv_heads // min(chips // lanes, kv_heads), request.block_size, head_size),
         layers=text.num_hidden_layers,
+        lanes=lanes,
     )
 
 
-def _pages(request: Request, adapter_class: type[Any], chips: int) -> int:
-    """What a server would allocate; where numbers are compared, what the cases need."""
+def _pages(request: Request, adapter_class: type[Any], chips: int, lanes: int) -> int:
+    """Of a lane of ``chips`` chips. What a server would allocate; where numbers are compared, what the cases need."""
     if not request.dry_run:
         return 1 + _ROWS_IN_CASES * -(-request.max_model_len // request.block_size)
     ask = getattr(adapter_class, "get_max_tokens_all_users", None)
@@ -131,7 +142,7 @@ def _pages(request: Request, adapter_class: type[Any], chips: int) -> int:
         tokens = ask(
             model_name=request.model,
             num_devices=chips,
-            tt_data_parallel=1,
+            tt_data_parallel=lanes,
             max_model_len=request.max_model_len,
             max_num_seqs=request.max_num_seqs,
         )

@@ -17,11 +17,12 @@ _TRANSFERS = frozenset(
         "ttnn.to_torch",
         "ttnn.as_tensor",
         "ttnn.to_device",
+        "ttnn.allocate_tensor_on_device",
         "ttnn.from_device",
         "ttnn.get_device_tensors",
     }
 )
-"""Operations that move values and compute none."""
+"""Operations that move values, or make room for them, and compute none."""
 
 
 class Operations:

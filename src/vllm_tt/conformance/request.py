@@ -28,6 +28,7 @@ class Request:
     """The KV cache's dtype; None takes the checkpoint's."""
     block_size: int = 64
     max_num_seqs: int = 8
+    """Slots; of each lane, where there are several."""
     max_model_len: int = 512
     tolerance: float | None = None
     """How much logits may differ, as a part of their size; None goes by the dtype."""

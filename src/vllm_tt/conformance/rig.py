@@ -24,14 +24,23 @@ class Sizes:
     """The sizes of the batch and of the KV cache."""
 
     slots: int
+    """Of all lanes."""
     page_size: int
     pages: int
-    """Including the null page."""
+    """Of each lane, including the null page."""
     max_seq_len: int
     vocab_size: int
     kv_shape: tuple[int, int, int, int]
     """(pages, KV heads of a chip, page size, head size)."""
     layers: int
+    lanes: int = 1
+
+    @property
+    def slots_per_lane(self) -> int:
+        return self.slots // self.lanes
+
+    def lane_of(self, slot: int) -> int:
+        return slot // self.slots_per_lane
 
     @property
     def width(self) -> int:

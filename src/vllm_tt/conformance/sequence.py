@@ -1,7 +1,8 @@
-"""The rows of one check, in order: load, warm up, compare or try every call, and look at what was compiled."""
+"""The rows of one check, in order: load, warm up, look at what was compiled, compare or try every call, then lanes."""
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 from vllm_tt.conformance.bench import Bench
@@ -10,6 +11,7 @@ from vllm_tt.conformance.checks import CHECKS
 from vllm_tt.conformance.compare import TOLERANCES
 from vllm_tt.conformance.coverage import emitted, programs
 from vllm_tt.conformance.faults import cause_text, described, source_line
+from vllm_tt.conformance.lane_checks import LANES_APART, lanes_to_try
 from vllm_tt.conformance.report import Row
 from vllm_tt.conformance.tries import Tries
 from vllm_tt.errors import ConfigError, TTError
@@ -48,6 +50,7 @@ class Run:
         self._device = device
         self._watched = watched
         self._dram = dram
+        self._adapter: Any = None
         self._rig: Rig | None = None
 
     def rows(self) -> Iterator[Row | str]:
@@ -70,6 +73,9 @@ class Run:
                 return
         if not self._request.dry_run:
             yield from self._compared()
+        if self._subject.capabilities.supports_lanes or not self._request.dry_run:
+            yield LANES_APART.name
+            yield self._in_lanes()
         if self._watched.calls:
             yield Row(name="memory", status="pass", detail=self._dram.summary())
 
@@ -118,12 +124,38 @@ class Run:
         self._compiled = programs(self._device)
         return f"{self._compiled} programs" if self._compiled else "nothing is compiled"
 
-    def _compared(self) -> Iterator[Row | str]:
+    def _bench(self, rig: Rig) -> Bench:
         default = TOLERANCES.get(str(self._subject.dtype).removeprefix("torch."), 0.1)
-        bench = Bench(self._ready, self._request.tolerance or default)
+        return Bench(rig, self._request.tolerance or default)
+
+    def _compared(self) -> Iterator[Row | str]:
+        bench = self._bench(self._ready)
         for check in CHECKS:
             yield check.name
             yield run_check(check, bench, self._subject.folder)
+
+    def _in_lanes(self) -> Row:
+        """With the adapter loaded once more, in lanes; the one without goes first, to make room."""
+        chips = self._subject.chips
+        lanes = lanes_to_try(chips)
+        if missing := LANES_APART.undeclared(self._subject.capabilities):
+            return Row(name=LANES_APART.name, status="skip", detail=f"{missing} is not declared")
+        if lanes == 1:
+            detail = (
+                f"a mesh of {chips} chip{'' if chips == 1 else 's'} does not divide into lanes; --mesh names another"
+            )
+            return Row(name=LANES_APART.name, status="skip", detail=detail)
+        self._adapter = self._rig = None
+        gc.collect()
+        subject = self._subject.in_lanes(lanes)
+        try:
+            rig = subject.rig(subject.load(self._device))
+            rig.warm_up(trace=False)
+        except Exception as error:  # noqa: BLE001 - whatever an adapter raises is the finding
+            return self._failed(LANES_APART.name, error)
+        if self._request.dry_run:
+            return self._stage(LANES_APART.name, lambda: Tries(rig).lanes())
+        return run_check(LANES_APART, self._bench(rig), self._subject.folder)
 
     def _calls(self) -> list[tuple[str, Callable[[], str]]]:
         declared = self._subject.capabilities

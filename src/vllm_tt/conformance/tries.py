@@ -41,6 +41,18 @@ class Tries:
             ", ".join(asked) or "nothing beside"
         )
 
+    def lanes(self) -> str:
+        """A row in each lane with the same page ids in all, then decodes of all lanes and of the last alone."""
+        sizes = self._rig.sizes
+        at, pages = sizes.page_size, [1, 2]
+        slots = [lane * sizes.slots_per_lane for lane in range(sizes.lanes)]
+        self._rig.prefill([Chunk(slot=i, tokens=[1] * at, start=0, end=at, pages=pages) for i in slots])
+        for step, served in enumerate((slots, slots[-1:])):
+            found = self._rig.decode([Token(slot=i, token=1, position=at + step, pages=pages) for i in served])
+        return (
+            f"{sizes.lanes} lanes of {sizes.slots_per_lane} slots, and all but one lane empty, give {list(found.shape)}"
+        )
+
     def _ask(self, size: int, asked: dict[str, Any]) -> Ask:
         histories = {0: [1]} if "presence_penalty" in asked else {}
         more = self._rows > 1 and self._rig.capabilities.supports_row_logits and bool(asked)

@@ -19,20 +19,21 @@ __all__ = ["LaneMeshes"]
 
 
 class LaneMeshes:
-    """The submeshes of a mesh that is divided among lanes, in their order; the mesh itself where there is one lane.
+    """The submeshes of a mesh that is divided among lanes, in their order.
 
-    Without a mesh the calls do nothing.
+    With one lane nothing is put on the mesh; without a mesh nothing is done at all.
     """
 
     def __init__(self, mesh_device: Any, lanes: int) -> None:
-        self._meshes = _carved(mesh_device, lanes) if mesh_device is not None else []
+        self._parts = _carved(mesh_device, lanes) if mesh_device is not None and lanes > 1 else []
+        self._queues = self._parts or ([mesh_device] if mesh_device is not None else [])
         self._caches: list[Any] = []
-        self.chips = self._meshes[0].get_num_devices() if self._meshes else 1
+        self.chips = self._queues[0].get_num_devices() if self._queues else 1
         """Of one lane."""
 
     def allocate(self, shape: tuple[int, int, int, int]) -> None:
         """A cache of ``shape`` on every lane's chips; raises when they have no room for it."""
-        for mesh in self._meshes:
+        for mesh in self._parts:
             import ttnn
 
             kind = (ttnn.bfloat16, ttnn.ROW_MAJOR_LAYOUT)
@@ -40,7 +41,7 @@ class LaneMeshes:
 
     def send(self, page_table: npt.NDArray[np.int64], slots: npt.NDArray[np.int64], slots_per_lane: int) -> None:
         """Each lane's rows of a page table [r, w] to its own chips."""
-        for lane, mesh in enumerate(self._meshes):
+        for lane, mesh in enumerate(self._parts):
             import ttnn
 
             rows = page_table[slots // slots_per_lane == lane]
@@ -49,17 +50,15 @@ class LaneMeshes:
 
     def events(self) -> list[Any]:
         """One event of every lane."""
-        if not self._meshes:
+        if not self._queues:
             return []
         import ttnn
 
-        return [ttnn.record_event(mesh, 0) for mesh in self._meshes]
+        return [ttnn.record_event(mesh, 0) for mesh in self._queues]
 
 
 def _carved(mesh_device: Any, lanes: int) -> list[Any]:
     """Equal parts, whole rows first."""
-    if lanes == 1:
-        return [mesh_device]
     import ttnn
 
     rows, cols = mesh_device.shape

@@ -29,15 +29,18 @@ def llama_host():
 
 @pytest.fixture(scope="session")
 def bench_of(tiny):
-    """``bench_of(adapter class)``: four slots, pages of eight tokens, float32."""
+    """``bench_of(adapter class, lanes=1)``: four slots in all, pages of eight tokens, float32."""
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(tiny)
 
-    def make(adapter_class):
-        sizes = Sizes(slots=4, page_size=8, pages=33, max_seq_len=64, vocab_size=256, kv_shape=(33, 2, 8, 32), layers=2)
+    def make(adapter_class, lanes=1):
+        kv_shape = (33, 2, 8, 32)
+        sizes = Sizes(
+            slots=4, page_size=8, pages=33, max_seq_len=64, vocab_size=256, kv_shape=kv_shape, layers=2, lanes=lanes
+        )
         adapter = adapter_class.initialize_vllm_model(
-            config, None, 4, max_seq_len=64, tt_data_parallel=1, optimizations=None
+            config, None, 4, max_seq_len=64, tt_data_parallel=lanes, optimizations=None
         )
         capabilities = Capabilities.from_mapping(adapter_class.model_capabilities, "test")
         cache = adapter.allocate_kv_cache(sizes.kv_shape, torch.float32, 2)

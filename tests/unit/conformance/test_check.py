@@ -61,6 +61,7 @@ def test_an_adapter_on_the_host_passes_on_an_emulated_mesh(tiny, tmp_path):
         ("seeds", "pass"),
         ("penalties", "pass"),
         ("logprobs", "pass"),
+        ("lanes", "pass"),
     ]
     assert report.ok
     assert tuple(heard) == report.rows
