@@ -1,5 +1,7 @@
 """A real model over HTTP, in float32, sampled on its device: greedy tokens equal those of transformers."""
 
+import json
+import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,15 +10,32 @@ import smollm2
 import torch
 from smollm2 import PROMPTS, QUESTIONS, chat, complete
 
+from vllm_tt._data import data_path
+
 pytestmark = pytest.mark.server
 
 
+SERVING = {"tool_parser": "hermes", "reasoning_parser": "granite"}
+"""Parsers that look for words alone, and leave an answer without them as it is."""
+
+
 @pytest.fixture(scope="module")
-def server(serve):
+def bundles(tmp_path_factory):
+    """The shipped bundle, with parsers declared."""
+    folder = tmp_path_factory.mktemp("bundles")
+    shutil.copytree(data_path("bundles") / "llama-host", folder / "llama-host")
+    metadata = folder / "llama-host" / "vllm_metadata.json"
+    metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"serving": SERVING}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(serve, bundles):
     folder = smollm2.checkpoint()
     options = ("--dtype", "float32", "--max-model-len", "2048", "--max-num-seqs", "8", "--served-model-name", "smollm2")
     on_device = ("--additional-config.tt.sample_on_device_mode", "all")
-    return serve(folder, *options, *on_device, end=signal.SIGINT)
+    forced = ("--structured-outputs-config.enable_in_reasoning", "true")
+    return serve(folder, *options, *on_device, *forced, bundles=bundles, end=signal.SIGINT)
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +97,49 @@ def test_a_schema_is_kept(client):
         max_tokens=40,
         response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": schema}},
     )
-    import json
-
     assert json.loads(answer["choices"][0]["message"]["content"])["answer"] in ("zebra", "quokka")
+
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+
+
+def forced(client, words, **options):
+    """What the server makes of an answer of which every word is forced."""
+    answer = client.post(
+        "/v1/chat/completions",
+        model="smollm2",
+        messages=[{"role": "user", "content": "What is the weather in Oslo?"}],
+        temperature=0,
+        max_tokens=60,
+        structured_outputs={"choice": [words]},
+        **options,
+    )
+    return answer["choices"][0]
+
+
+def test_a_tool_call_is_read_by_the_parser_that_the_bundle_declares(client):
+    call = '<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call>'
+    answer = forced(client, call, tools=[WEATHER])
+    (tool,) = answer["message"]["tool_calls"]
+    assert (tool["function"]["name"], json.loads(tool["function"]["arguments"])) == ("weather", {"city": "Oslo"})
+    assert (answer["message"]["content"], answer["finish_reason"]) == (None, "tool_calls")
+
+
+def test_reasoning_is_split_off_by_the_parser_that_the_bundle_declares(client):
+    message = forced(client, "Here is my thought process: It is winter. Here is my response: Cold.")["message"]
+    assert (message["reasoning"].strip(), message["content"].strip()) == ("It is winter.", "Cold.")
+
+
+def test_the_log_says_what_the_bundle_declares(server, client):
+    log = server.launch.log.read_text()
+    assert "reasoning is split off by the parser granite, which bundle llama-host declares" in log
+    assert "tool calls are read by the parser hermes, which bundle llama-host declares; automatic tool choice" in log
 
 
 def test_prompt_logprobs_are_refused_and_nothing_else_suffers(client):

@@ -125,6 +125,7 @@ RULES: dict[str, Rule] = _rules(
     ("TB219", "warning", "quiet", "limits that contradict one another"),
     ("TB220", "warning", "quiet", "architectures that disagree with arch"),
     ("TB221", "warning", "quiet", "a version or licence that tools cannot read"),
+    ("TB222", "warning", "quiet", "a parser that vLLM does not have"),
     ("TB301", "error", "quiet", "the module is nowhere"),
     ("TB302", "warning", "quiet", "a module of tt-metal that is not importable here"),
     ("TB303", "error", "quiet", "the module has no such class"),

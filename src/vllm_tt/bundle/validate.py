@@ -18,6 +18,7 @@ from vllm_tt.bundle.checks.fields import field_findings
 from vllm_tt.bundle.checks.helpers import import_findings, reach_findings
 from vllm_tt.bundle.checks.launch import launch_findings
 from vllm_tt.bundle.checks.modules import module_findings, syntax_findings
+from vllm_tt.bundle.checks.parsers import parser_findings
 from vllm_tt.bundle.checks.place import near_miss, own_name, place_findings
 from vllm_tt.bundle.code import reachable
 from vllm_tt.bundle.discover import discover
@@ -36,7 +37,7 @@ __all__ = ["UNSEEN", "Depth", "Report", "chosen", "validate", "validate_all"]
 UNSEEN = frozenset({"TB001", "TB002", "TB010"})
 """Codes that say something could not be looked at."""
 
-_UNMET = frozenset({"TB702", "TB704"})
+_UNMET = frozenset({"TB222", "TB702", "TB704"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,7 +133,7 @@ def _checks(folder: Path, metadata: Metadata, texts: Sequence[ModuleText], depth
     yield from field_findings(metadata)
     yield from launch_findings(metadata)
     yield from builtin_findings(metadata, depth.builtins)
-    for one in check_requires(metadata.requires, Installed()):
+    for one in (*check_requires(metadata.requires, Installed()), *parser_findings(metadata)):
         yield one.graded(Severity.ERROR) if depth.installed and one.code in _UNMET else one
     yield from module_findings(folder, metadata, installed=depth.installed, generators=depth.generators)
     in_code = [

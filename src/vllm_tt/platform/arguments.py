@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["RETIRED_MESSAGE", "add_retired", "prefer_one_front_end"]
+__all__ = ["RETIRED_MESSAGE", "add_retired", "prefer_one_front_end", "tell_no_choice"]
 
 RETIRED = ("--override-tt-config", "--plugin-config")
 RETIRED_MESSAGE = (
@@ -46,3 +46,9 @@ def prefer_one_front_end(parser: argparse.ArgumentParser) -> None:
     vLLM starts one for each unit of --data-parallel-size, before it is known that they become lanes of one engine.
     """
     parser.set_defaults(api_server_count=1)
+
+
+def tell_no_choice(parser: argparse.ArgumentParser) -> None:
+    """Have a command line that does not say how tools are chosen leave None, not the False of one that says so."""
+    if parser.get_default("enable_auto_tool_choice") is not None:
+        parser.set_defaults(enable_auto_tool_choice=None)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
     from multiprocessing.process import BaseProcess
 
     from vllm.config import VllmConfig
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ADMISSION_CAPS",
     "chosen_start_method",
+    "configure_reasoning",
     "default_to_spawn",
     "is_command_line",
     "is_engine",
@@ -24,6 +27,7 @@ __all__ = [
     "pin_v1_runner",
     "set_start_method",
     "thinking_budgets",
+    "when_configured",
 ]
 
 ADMISSION_CAPS = ("max_num_running_reqs", "max_num_active_reqs")
@@ -112,3 +116,43 @@ def thinking_budgets(config: VllmConfig, rows: int) -> Any | None:
         device=torch.device("cpu"),
         is_pin_memory=False,
     )
+
+
+def configure_reasoning(config: VllmConfig, parser: str) -> None:
+    """What --reasoning-parser does to the configuration beside naming the parser; vLLM looks its tokens up later.
+
+    Where the release has no such configuration (added by 0.26), nothing.
+    """
+    try:
+        from vllm.config.reasoning import ReasoningConfig
+    except ImportError:
+        return
+    if config.reasoning_config is None:
+        config.reasoning_config = ReasoningConfig()
+    config.reasoning_config.reasoning_parser = parser
+
+
+def when_configured(hand_over: Callable[[VllmConfig, argparse.Namespace], None]) -> None:
+    """Call ``hand_over`` with each configuration that is made of a parsed command line, and with that.
+
+    The front end goes on reading the command line, which no hook of the platform is given (all releases).
+    """
+    from vllm.engine.arg_utils import EngineArgs
+
+    theirs = EngineArgs.from_cli_args.__func__
+    if theirs.__module__ == __name__:
+        return
+
+    def from_cli_args(cls: type[Any], args: argparse.Namespace) -> Any:
+        made = theirs(cls, args)
+        create = made.create_engine_config
+
+        def create_engine_config(*given: Any, **named: Any) -> VllmConfig:
+            config = create(*given, **named)
+            hand_over(config, args)
+            return config
+
+        made.create_engine_config = create_engine_config
+        return made
+
+    EngineArgs.from_cli_args = classmethod(from_cli_args)

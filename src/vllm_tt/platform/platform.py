@@ -39,7 +39,7 @@ class TTPlatform(Platform):
     @classmethod
     def pre_register_and_update(cls, parser: FlexibleArgumentParser | None = None) -> None:
         from vllm_tt import emulation
-        from vllm_tt.platform import arguments, compat
+        from vllm_tt.platform import arguments, compat, parsers
 
         compat.pin_v1_runner()
         compat.default_to_spawn()
@@ -48,6 +48,8 @@ class TTPlatform(Platform):
         else:
             arguments.add_retired(parser)
             arguments.prefer_one_front_end(parser)
+            arguments.tell_no_choice(parser)
+            compat.when_configured(parsers.hand_over)
 
     @classmethod
     def apply_config_platform_defaults(cls, vllm_config: VllmConfig) -> None:

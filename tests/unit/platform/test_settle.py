@@ -24,6 +24,7 @@ BUNDLES = {
     "hybrid": ("TTHybridProbeForCausalLM", {}),
     "able-hybrid": ("TTAbleHybridProbeForCausalLM", CAPABILITIES),
     "lanes": ("MistralForCausalLM", CAPABILITIES | {"supports_lanes": True}),
+    "made for T3K": ("Qwen3ForCausalLM", CAPABILITIES, {"mesh_devices": ["T3K"]}),
 }
 MODELS = {
     "plain": {"architectures": ["LlamaForCausalLM"]},
@@ -32,6 +33,7 @@ MODELS = {
     "able-hybrid": {"architectures": ["TTAbleHybridProbeForCausalLM"]},
     "lanes": {"architectures": ["MistralForCausalLM"], "model_type": "mistral"},
     "experts in lanes": {"architectures": ["MistralForCausalLM"], "num_local_experts": 8},
+    "made for T3K": {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"},
     "unknown": {"architectures": ["LamaForCausalLM"]},
     "float32": {"architectures": ["LlamaForCausalLM"], "dtype": "float32"},
     "float16": {"architectures": ["LlamaForCausalLM"], "dtype": "float16"},
@@ -84,6 +86,7 @@ CASES = {
     "float32 asked": ("float32", "--dtype float32"),
     "float16": ("float16", ""),
     "by override": ("unknown", '--hf-overrides {"architectures":["TTQwen2ForCausalLM"]}'),
+    "another mesh": ("made for T3K", "", {"env": {"MESH_DEVICE": "N300"}}),
     "mesh by name": ("plain", "--max-num-seqs 16", {"env": {"MESH_DEVICE": "T3K"}}),
     "mesh by grid": ("plain", "--max-num-seqs 16", {"env": {"MESH_DEVICE": "(1,2)"}}),
     "device sampling": (
@@ -133,10 +136,11 @@ SETTLED = [name for name in CASES if name not in list(CASES)[list(CASES).index("
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("settle")
-    for name, (architecture, capabilities) in BUNDLES.items():
+    for name, (architecture, capabilities, *more) in BUNDLES.items():
         bundle = root / "bundles" / name
         bundle.mkdir(parents=True)
-        (bundle / "vllm_metadata.json").write_text(json.dumps({"arch": architecture, "main_class": "adapter:Model"}))
+        metadata = {"arch": architecture, "main_class": "adapter:Model"} | dict(*more)
+        (bundle / "vllm_metadata.json").write_text(json.dumps(metadata))
         (bundle / "adapter.py").write_text(f"class Model:\n    model_capabilities = {capabilities!r}\n")
     for name, config in MODELS.items():
         (root / name).mkdir()
@@ -226,6 +230,10 @@ LINES = {
         )
     ],
     "by override": [serving("TTQwen2ForCausalLM", ON)],
+    "another mesh": [
+        "WARNING bundle made for T3K was made for T3K; this mesh is N300",
+        serving("TTQwen3ForCausalLM", ON, mesh="N300 (1x2) of an emulated N300"),
+    ],
     "mesh by name": [
         NO_CACHING,
         NO_ASYNC,

@@ -272,6 +272,12 @@ METADATA = table(
         'Write "1.0.0" and "Apache-2.0".',
     ),
     (
+        "TB222",
+        "The installed vLLM registers no parser of that name; a server refuses to start unless another is named.",
+        '{"serving": {"tool_parser": "llama3-json"}}',
+        "Use a name that 'vllm serve --help=tool-call-parser' or '--help=reasoning-parser' shows.",
+    ),
+    (
         "TB601",
         "Two bundles serve the same architecture. The first by the folder's name is registered, the other one never.",
         'a/ and b/ both with {"arch": "LlamaForCausalLM"}',
