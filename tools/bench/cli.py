@@ -96,6 +96,22 @@ def steps(output: _Output, sizes: list[int], device_ms: list[float], scheduling:
 
 
 @main.command()
+@_option("--rows", "Slots of all lanes.", 32, POSITIVE)
+@_option("--lanes", "Numbers of lanes.", "4", Numbers(int))
+@_option("--rounds", "How often each case is measured.", 7, POSITIVE)
+@_option("--steps", "Steps of a round.", 400, POSITIVE)
+@_modes
+@click.pass_obj
+def lanes(output: _Output, scheduling: str, **asked: Any) -> None:
+    """Steady decoding in lanes, beside one batch of as many rows."""
+    from tools.bench.lanes import COLUMNS, Lanes
+
+    with _checkpoints(VOCABULARY) as models:
+        plan = Lanes(model=str(models[VOCABULARY]), modes=_chosen(scheduling), **asked)
+        output.show(f"Decode steps of {plan.rows} rows", COLUMNS, plan.run(output.checkouts, output.progress))
+
+
+@main.command()
 @_option("--vocabularies", "Sizes of the vocabulary.", "32000,151936", Numbers(int))
 @_option("--rows", "Batch size.", 32, POSITIVE)
 @_option("--dtype", "Of the logits.", "float32", click.Choice(["float32", "bfloat16"]))
@@ -131,6 +147,7 @@ def churn(output: _Output, scheduling: str, **asked: Any) -> None:
 
 @main.command()
 @_option("--sizes", "Batch sizes.", "32,128", Numbers(int))
+@_option("--lanes", "Lanes that share the rows.", 1, POSITIVE)
 @_option("--workload", "What the requests ask for.", "greedy", click.Choice(sorted(WORKLOADS)))
 @_option("--rounds", "How often each size is profiled.", 5, POSITIVE)
 @_option("--steps", "Steps of a round.", 3000, POSITIVE)

@@ -41,10 +41,10 @@ class Engine:
                 model=settings.model,
                 skip_tokenizer_init=True,
                 max_model_len=LONGEST,
-                max_num_seqs=settings.rows,
+                max_num_seqs=settings.rows // settings.lanes,
                 enable_prefix_caching=False,
                 async_scheduling=settings.asynchronous,
-                additional_config={"tt": {"sample_on_device_mode": "all"}} if settings.on_device else {},
+                additional_config={"tt": settings.tt_options()},
             )
         )
         self.core = self._llm.engine_core.engine_core

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tools.bench.lanes import MESH
 from tools.bench.report import Column
 from tools.bench.rig import rigs
 from tools.bench.settings import Settings, Steady, Timing
@@ -38,6 +39,7 @@ class Profile:
 
     model: str
     sizes: Sequence[int]
+    lanes: int
     workload: str
     rounds: int
     steps: int
@@ -48,7 +50,7 @@ class Profile:
     def run(self, checkouts: Sequence[Checkout], progress: Callable[[str], object]) -> Iterator[dict[str, Any]]:
         """A record for each of the functions that take longest, and one for the whole step."""
         for rows in self.sizes:
-            settings = Settings(model=self.model, rows=rows)
+            settings = Settings(model=self.model, rows=rows, lanes=self.lanes, mesh=MESH)
             asked = Steady(rows=rows, steps=self.steps, workload=self.workload)
             found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in checkouts}
             with rigs([(one, settings) for one in checkouts]) as ready:

@@ -56,7 +56,6 @@ class Checkout:
         quiet = {"OMP_WAIT_POLICY": "PASSIVE", "VLLM_LOGGING_LEVEL": "WARNING"}
         forced = {
             "PYTHONPATH": str(self.folder / "src"),
-            "TT_EMULATE": "N150",
             "EXTRA_MODELS_DIR": str(BUNDLES),
             "TT_VLLM_BUILTIN_MODELS": "0",
             "HF_HUB_OFFLINE": "1",

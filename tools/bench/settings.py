@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["Arriving", "Settings", "Steady", "Timing"]
 
@@ -14,7 +15,10 @@ class Settings:
     model: str
     """The checkpoint's folder."""
     rows: int
-    """Slots."""
+    """Slots, of all lanes."""
+    lanes: int = 1
+    mesh: str = "N150"
+    """The machine that is emulated."""
     asynchronous: bool = True
     """Asynchronous scheduling."""
     on_device: bool = True
@@ -28,11 +32,16 @@ class Settings:
         scheduling = "asynchronous" if self.asynchronous else "synchronous"
         place = "device" if self.on_device else "host"
         split = ", no logits by row" if self.on_device and not self.row_logits else ""
-        return f"{self.rows} rows, {scheduling}, sampled on the {place}{split}"
+        rows = f"{self.lanes} lanes of {self.rows // self.lanes} rows" if self.lanes > 1 else f"{self.rows} rows"
+        return f"{rows}, {scheduling}, sampled on the {place}{split}"
 
     def environment(self) -> dict[str, str]:
-        """What the no-op model reads."""
-        return {"NOOP_LOGITS_DTYPE": self.dtype, "NOOP_ROW_LOGITS": str(int(self.row_logits))}
+        """What the no-op model and the emulated mesh read."""
+        return {"TT_EMULATE": self.mesh, "NOOP_LOGITS_DTYPE": self.dtype, "NOOP_ROW_LOGITS": str(int(self.row_logits))}
+
+    def tt_options(self) -> dict[str, Any]:
+        """The options of ``additional_config["tt"]``."""
+        return {"lanes": self.lanes} | ({"sample_on_device_mode": "all"} if self.on_device else {})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

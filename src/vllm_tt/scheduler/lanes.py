@@ -16,7 +16,7 @@ from vllm.v1.core.sched.output import GrammarOutput
 from vllm_tt.platform.lanes import lane_shape
 from vllm_tt.scheduler.balance import rebind
 from vllm_tt.scheduler.interleave import DecodeInterleave
-from vllm_tt.scheduler.merge import merge_values
+from vllm_tt.scheduler.merge import merge_records, merge_values
 from vllm_tt.scheduler.phase import TTScheduler
 from vllm_tt.scheduler.plan import TTSchedulerOutput
 from vllm_tt.scheduler.step import schedule_step
@@ -66,12 +66,21 @@ class TTLaneCoordinator(SchedulerInterface):
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
     ) -> dict[int, EngineCoreOutputs]:
         """Each lane takes its own requests' results; they are found by request id."""
-        parts: dict[int, list[EngineCoreOutputs]] = {}
+        merged: dict[int, EngineCoreOutputs] = {}
+        stats = []
         for lane, output in zip(self.lanes, _slices(scheduler_output), strict=True):
             for client, part in lane.update_from_output(output, model_runner_output).items():
-                parts.setdefault(client, []).append(part)
+                if part.scheduler_stats is not None:
+                    stats.append(part.scheduler_stats)
+                    part.scheduler_stats = None
+                if client in merged:
+                    _extend(merged[client], part)
+                else:
+                    merged[client] = part
+        if stats:  # of the engine, told to one client
+            next(iter(merged.values())).scheduler_stats = _total_stats(stats)
         self._forget_finished()
-        return {client: _merged(outputs) for client, outputs in parts.items()}
+        return merged
 
     def get_grammar_bitmask(self, scheduler_output: SchedulerOutput) -> GrammarOutput | None:
         ids: list[str] = []
@@ -103,6 +112,9 @@ class TTLaneCoordinator(SchedulerInterface):
                 finished += lane.finish_requests(its, finished_status)
         self._forget_finished()
         return finished
+
+    def has_unfinished_requests(self) -> bool:
+        return any(lane.has_unfinished_requests() for lane in self.lanes)
 
     def get_num_unfinished_requests(self) -> int:
         return sum(lane.get_num_unfinished_requests() for lane in self.lanes)
@@ -173,20 +185,19 @@ def _slices(output: SchedulerOutput) -> tuple[SchedulerOutput, ...]:
     return output.lanes
 
 
-def _merged(parts: list[EngineCoreOutputs]) -> EngineCoreOutputs:
-    """One client's outputs of a step."""
-    whole = parts[0]
-    for part in parts[1:]:
+def _extend(whole: EngineCoreOutputs, part: EngineCoreOutputs) -> None:
+    """Add to what a client is told of a step what another lane has for it."""
+    if part.outputs:
         whole.outputs = whole.outputs + part.outputs
+    if part.finished_requests:
         whole.finished_requests = merge_values([whole.finished_requests, part.finished_requests])
-    whole.scheduler_stats = _total_stats([part.scheduler_stats for part in parts if part.scheduler_stats])
-    return whole
 
 
 def _total_stats(parts: list[SchedulerStats]) -> SchedulerStats | None:
     """The engine's statistics from the lanes': counts are added, the KV cache's use is their mean."""
     if not parts:
         return None
-    total: SchedulerStats = merge_values(parts)
-    total.kv_cache_usage = sum(part.kv_cache_usage for part in parts) / len(parts)
+    usage = sum([part.kv_cache_usage for part in parts]) / len(parts)
+    total = merge_records(parts)
+    total.kv_cache_usage = usage
     return total

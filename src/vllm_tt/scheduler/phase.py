@@ -55,9 +55,10 @@ class TTScheduler(AsyncScheduler):
 
     def demand(self) -> Demand:
         """What there is to do; vLLM counts waiting requests that wait for a grammar too."""
-        chunks = sum(request.is_prefill_chunk for request in self.running)
-        can_admit = len(self.running) < self.max_num_running_reqs and self.get_request_counts()[1] > 0
-        return Demand(prefill=can_admit or chunks > 0, decode=len(self.running) > chunks)
+        running, waiting = self.get_request_counts()
+        chunks = sum([request.is_prefill_chunk for request in self.running])
+        can_admit = waiting > 0 and running < self.max_num_running_reqs
+        return Demand(prefill=can_admit or chunks > 0, decode=running > chunks)
 
     def run(self, phase: Phase, demand: Demand, *, throttle: bool) -> SchedulerOutput:
         """What vLLM schedules of one phase; nothing, at no cost, where there is nothing of it to schedule."""
@@ -67,6 +68,8 @@ class TTScheduler(AsyncScheduler):
 
     def release(self) -> tuple[int, ...]:
         """Take back the slots of requests that no longer run; returns them."""
+        if len(self.running) == len(self._slots):
+            return ()  # outside of a pass whatever runs has a slot: they are the same requests
         return self._slots.keep_only({request.request_id for request in self.running})
 
     def plan_rows(self, output: SchedulerOutput) -> list[PlanRow]:

@@ -65,8 +65,9 @@ def schedule_step(lanes: Sequence[Lane], interleave: DecodeInterleave, *, thrott
     if not _scheduled(outputs):
         phase = Phase.EMPTY
     interleave.ran(phase)
-    # A pass may have preempted requests: their slots go back in the same step.
-    released += [slot for lane in lanes for slot in lane.release()]
+    if any(output.preempted_req_ids for output in outputs):
+        # Their slots go back in the same step.
+        released += [slot for lane in lanes for slot in lane.release()]
     rows = [row for lane, output in zip(lanes, outputs, strict=True) for row in lane.plan_rows(output)]
     return TTSchedulerOutput.of(merge_records(outputs), _plan(phase, rows, tuple(released)), tuple(outputs))
 

@@ -10,11 +10,11 @@ from vllm_tt.scheduler.step import Demand, MixedStep, schedule_step
 
 
 class ScriptedLane:
-    def __init__(self, prefill=(), decode=(), *, demand=None, finished=(), released=((), ())):
+    def __init__(self, prefill=(), decode=(), *, demand=None, finished=(), preempted=(), released=((), ())):
         """``prefill`` and ``decode``: the rows that such a pass schedules."""
         self.rows = {Phase.PREFILL: list(prefill), Phase.DECODE: list(decode), Phase.EMPTY: []}
         self.wants = demand or Demand(prefill=bool(prefill), decode=bool(decode))
-        self.finished = set(finished)
+        self.finished, self.preempted = set(finished), set(preempted)
         self.released = list(released)
         self.passes = []
 
@@ -26,6 +26,7 @@ class ScriptedLane:
         self.passes.append(phase.value)
         output = SchedulerOutput.make_empty()
         output.finished_req_ids, self.finished = self.finished, set()
+        output.preempted_req_ids, self.preempted = self.preempted or None, set()
         output.num_scheduled_tokens = {row[0]: row[3] - row[2] for row in self.rows[phase]}
         output.total_num_scheduled_tokens = sum(output.num_scheduled_tokens.values())
         output.scheduled_new_reqs = [new_request(row[0], [1], [1]) for row in self.rows[phase] if row[2] == 0]
@@ -88,7 +89,8 @@ def test_nothing_to_do_is_an_empty_step():
 
 
 def test_slots_that_a_pass_gave_back_are_in_the_same_plan():
-    output = run(ScriptedLane(decode=[TOKEN], released=[(2,), (0,)]), ScriptedLane(decode=[LATER], released=[(6,), ()]))
+    preempts = ScriptedLane(decode=[TOKEN], preempted=["x"], released=[(2,), (0,)])
+    output = run(preempts, ScriptedLane(decode=[LATER], released=[(6,), ()]))
     assert output.plan.released == (2, 6, 0)
 
 
