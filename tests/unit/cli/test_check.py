@@ -63,10 +63,18 @@ def test_a_failed_row_shows_the_smallest_case(tmp_path):
 
 
 def test_a_dry_run_as_one_document(oracle_model):
-    result = run(ORACLE, "--model", oracle_model, "--dry-run", "--mesh", "N150", "--json")
+    lanes = {"PAGED_HASH_CAPABILITIES": "supports_async_decode,supports_lanes"}
+    result = run(ORACLE, "--model", oracle_model, "--dry-run", "--mesh", "N150", "--json", **lanes)
     document = json.loads(result.stdout)
     assert (document["ok"], result.exit_code) == (True, 0)
-    assert document["summary"] == {"pass": 7, "fail": 0, "skip": 0}
+    assert document["summary"] == {"pass": 7, "fail": 0, "skip": 1}
+    assert document["rows"][-1] == {
+        "name": "lanes",
+        "status": "skip",
+        "detail": "a mesh of 1 chip does not divide into lanes; --mesh names another",
+        "case": "",
+        "place": "",
+    }
     assert document["request"]["mesh"] == "N150"
     assert document["rows"][0] == {
         "name": "load",

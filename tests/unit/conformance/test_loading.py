@@ -35,6 +35,14 @@ def test_kv_heads_are_those_of_one_chip(tiny, chips, heads):
     assert subject(tiny, chips).sizes.kv_shape[1] == heads
 
 
+def test_each_lane_has_the_slots_and_pages_that_one_alone_has(tiny):
+    alone = subject(tiny, chips=4, block_size=16, max_num_seqs=8, max_model_len=128)
+    sizes = alone.in_lanes(2).sizes
+    assert (sizes.slots, sizes.slots_per_lane, sizes.pages) == (16, 8, alone.sizes.pages)
+    assert [sizes.lane_of(slot) for slot in (0, 7, 8, 15)] == [0, 0, 1, 1]
+    assert (alone.sizes.kv_shape[1], alone.in_lanes(4).sizes.kv_shape[1]) == (1, 2)
+
+
 def test_the_dtype_is_the_checkpoints_unless_another_is_asked_for(tiny):
     assert subject(tiny).dtype is torch.float32
     assert subject(tiny, dtype="bfloat16").dtype is torch.bfloat16

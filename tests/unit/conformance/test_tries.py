@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from fake_adapter import FakeAdapter
 
@@ -17,8 +19,9 @@ ALL = {
 NONE = {"supports_sample_on_device": True, "supports_device_penalties": False, "max_device_top_k": 1}
 
 
-def tries(declared, contract=1):
-    rig = Rig(FakeAdapter(capabilities=declared, contract=contract), "kv", SIZES, Capabilities(**declared))
+def tries(declared, contract=1, lanes=1):
+    sizes = replace(SIZES, lanes=lanes)
+    rig = Rig(FakeAdapter(capabilities=declared, contract=contract), "kv", sizes, Capabilities(**declared))
     return Tries(rig), rig.adapter
 
 
@@ -28,6 +31,15 @@ def test_plain_calls():
     assert made.decode() == "2 rows and 2 idle slots give [4, 32]"
     assert made.decode(split=True) == made.decode()
     assert adapter.called("decode_forward")[0]["start_pos"].tolist() == [8, 9, -1, -1]
+
+
+def test_lanes_have_the_same_page_ids_and_may_be_empty():
+    made, adapter = tries({"supports_lanes": True}, lanes=2)
+    assert made.lanes() == "2 lanes of 2 slots, and all but one lane empty, give [4, 32]"
+    assert [call["empty_slots"] for call in adapter.called("prefill_forward")] == [[0, 2]]
+    both, one = adapter.called("decode_forward")
+    assert both["page_table"].tolist() == [[1, 2, 0], [0, 0, 0], [1, 2, 0], [0, 0, 0]]
+    assert [call["start_pos"].tolist() for call in (both, one)] == [[8, -1, 8, -1], [-1, -1, 9, -1]]
 
 
 @pytest.mark.parametrize("contract", [None, 1])
