@@ -112,7 +112,7 @@ ORDER = {
         "arguments",
         "platform",
     ],
-    "scheduler": ["plan", "slots", "interleave", "merge", "step", "balance", "phase", "lanes"],
+    "scheduler": ["plan", "slots", "interleave", "merge", "step", "balance", "lane_log", "phase", "lanes"],
     "batch": ["requests", "sampling_rows", "rows", "step_input", "build"],
     "sampling": [
         "argmax",

@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import vllm.envs as envs
 from vllm.v1.core.sched.interface import PauseState, SchedulerInterface
 from vllm.v1.core.sched.output import GrammarOutput
 
 from vllm_tt.platform.lanes import lane_shape
 from vllm_tt.scheduler.balance import rebind
 from vllm_tt.scheduler.interleave import DecodeInterleave
+from vllm_tt.scheduler.lane_log import LaneFigures, LaneLog
 from vllm_tt.scheduler.merge import merge_records, merge_values
 from vllm_tt.scheduler.phase import TTScheduler
 from vllm_tt.scheduler.plan import TTSchedulerOutput
@@ -46,6 +48,7 @@ class TTLaneCoordinator(SchedulerInterface):
         self.lanes = tuple(TTScheduler(vllm_config, *args, lane=lane, **kwargs) for lane in range(count))
         self._interleave = DecodeInterleave.of(vllm_config)
         self._lane_of: dict[str, TTScheduler] = {}
+        self._log = LaneLog(envs.VLLM_LOG_STATS_INTERVAL) if self.lanes[0].log_stats else None
 
     def schedule(self, throttle_prefills: bool = False) -> TTSchedulerOutput:
         self.rebind()
@@ -60,7 +63,10 @@ class TTLaneCoordinator(SchedulerInterface):
     def rebind(self) -> None:
         """Let requests that have not started go to lanes that can start them now, unless scheduling is paused."""
         if self.pause_state is PauseState.UNPAUSED:
-            self._lane_of.update((request.request_id, lane) for request, lane in rebind(self.lanes))
+            moved = {request.request_id: lane for request, lane in rebind(self.lanes)}
+            self._lane_of.update(moved)
+            if moved and self._log is not None:
+                self._log.moved(len(moved))
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
@@ -80,6 +86,8 @@ class TTLaneCoordinator(SchedulerInterface):
         if stats:  # of the engine, told to one client
             next(iter(merged.values())).scheduler_stats = _total_stats(stats)
         self._forget_finished()
+        if self._log is not None:
+            self._log.note(self.figures)
         return merged
 
     def get_grammar_bitmask(self, scheduler_output: SchedulerOutput) -> GrammarOutput | None:
@@ -155,6 +163,10 @@ class TTLaneCoordinator(SchedulerInterface):
 
     def make_stats(self, *args: Any, **kwargs: Any) -> SchedulerStats | None:
         return _total_stats([stats for lane in self.lanes if (stats := lane.make_stats(*args, **kwargs))])
+
+    def figures(self) -> list[LaneFigures]:
+        """Each lane's own."""
+        return [lane.figures() for lane in self.lanes]
 
     def get_kv_cache_usage(self) -> float:
         """The mean of the lanes, which have as many pages each."""

@@ -15,6 +15,7 @@ from vllm.v1.request import RequestStatus
 
 from vllm_tt.platform.compat import ADMISSION_CAPS
 from vllm_tt.scheduler.interleave import DecodeInterleave
+from vllm_tt.scheduler.lane_log import LaneFigures
 from vllm_tt.scheduler.plan import Phase, TTSchedulerOutput
 from vllm_tt.scheduler.slots import SlotPool
 from vllm_tt.scheduler.step import Demand, schedule_step
@@ -52,6 +53,10 @@ class TTScheduler(AsyncScheduler):
     @property
     def slots_held(self) -> int:
         return len(self._slots)
+
+    def figures(self) -> LaneFigures:
+        running, waiting = self.get_request_counts()
+        return LaneFigures(running=running, waiting=waiting, kv_cache_usage=self.kv_cache_manager.usage)
 
     def demand(self) -> Demand:
         """What there is to do; vLLM counts waiting requests that wait for a grammar too."""

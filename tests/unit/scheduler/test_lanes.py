@@ -10,7 +10,7 @@ from vllm_tt.scheduler.lanes import TTLaneCoordinator
 
 NEWER = {"has_request", "get_kv_cache_usage"}
 """Methods of the interface in later releases."""
-OURS = {"check", "slots_held", "requests", "lanes", "rebind", "connector", "ec_connector"}
+OURS = {"check", "slots_held", "requests", "lanes", "rebind", "figures", "connector", "ec_connector"}
 
 METHODS = sorted(
     name
