@@ -9,6 +9,7 @@ import pytest
 
 from vllm_tt.bundle import Bundle
 from vllm_tt.bundle.reading import load
+from vllm_tt.models import builtin
 
 
 @pytest.fixture
@@ -46,6 +47,12 @@ def log():
     yield lines
     logger.removeHandler(handler)
     logger.setLevel(level)
+
+
+@pytest.fixture
+def nothing_served_yet(monkeypatch):
+    """Every feature of built-in models is one that cannot be served."""
+    monkeypatch.setattr(builtin, "NOT_YET", frozenset(builtin.Feature))
 
 
 @pytest.fixture(autouse=True)

@@ -42,7 +42,7 @@ def test_an_unknown_selector_value_lists_the_valid_ones():
     )
 
 
-def test_what_cannot_be_served_yet_is_refused_until_it_can(monkeypatch):
+def test_what_cannot_be_served_yet_is_refused_until_it_can(monkeypatch, nothing_served_yet):
     variant = Variant(main_class="models.v:Vision", needs=frozenset({Feature.KV_GROUPS, Feature.IMAGES}))
     with pytest.raises(NotServedYet) as caught:
         variant.check("TTVision", {})

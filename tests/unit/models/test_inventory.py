@@ -33,7 +33,7 @@ def test_a_row_for_each_built_in_class():
     ]
 
 
-def test_what_cannot_be_served_yet_is_said():
+def test_what_cannot_be_served_yet_is_said(nothing_served_yet):
     rows = {row.arch: (row.served, row.missing) for row in builtin_rows()}
     assert rows["TTQwen3VLForConditionalGeneration"] == ("not yet", ("images in the prompt",))
     assert rows["TTGptOssForCausalLM"] == ("yes", ())

@@ -141,7 +141,7 @@ def test_one_warning_for_each_faulty_bundle(case, tmp_path, log):
         assert len(warnings) == len(loud)
 
 
-def test_a_built_in_model_that_cannot_be_served_yet_is_refused_whoever_names_it(resolved, bundle):
+def test_a_built_in_model_that_cannot_be_served_yet_is_refused_whoever_names_it(resolved, bundle, nothing_served_yet):
     path = f"{BUILT_IN}:Gemma3ForConditionalGeneration"
     told = (
         f"TTGemma3ForConditionalGeneration ({path}) cannot be served yet: it takes images in the prompt and several KV "
@@ -152,7 +152,7 @@ def test_a_built_in_model_that_cannot_be_served_yet_is_refused_whoever_names_it(
     assert message(resolved(), "Gemma3ForConditionalGeneration", kind=NotServedYet) == told
 
 
-def test_a_bundle_of_its_own_may_serve_what_the_built_in_model_cannot(resolved, bundle):
+def test_a_bundle_of_its_own_may_serve_what_the_built_in_model_cannot(resolved, bundle, nothing_served_yet):
     bundle("gemma", arch="Gemma3ForConditionalGeneration")
     assert find(resolved(), ["Gemma3ForConditionalGeneration"]).source == "bundle"
 
