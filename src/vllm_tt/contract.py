@@ -156,8 +156,14 @@ class Adapter(Protocol):
     def allocate_kv_cache(self, shape: tuple[int, int, int, int], dtype: Any, num_layers: int) -> Any:
         """One cache for all layers: shape is (pages of a lane, KV heads per chip, page size, head size).
 
-        ``dtype`` is a torch dtype. The result comes back as ``kv_cache`` in every call. A class may
-        instead define ``allocate_kv_cache_per_layer(specs)`` with a list of (shape, dtype, buffer index).
+        ``dtype`` is a torch dtype. The result comes back as ``kv_cache`` in every call.
+
+        A class may instead define ``allocate_kv_cache_per_layer(specs)``, which gets (shape, dtype, buffer index) for
+        each layer in the order of ``get_kv_cache_spec``; one whose layers cache differently must. vLLM then groups
+        the layers, and gives each group pages of its own in one pool: layers with the same buffer index belong to
+        different groups and may share memory. Each call gets ``page_tables_per_layer``, an int32 table like
+        ``page_table`` for each layer, the same tensor for layers of a group; ``page_table`` is the one of full
+        attention. Behind a sliding window a table may have null pages.
         """
 
     def prefill_forward(

@@ -139,6 +139,7 @@ ORDER = {
         "signals",
         "device",
         "device_groups",
+        "kv_groups",
         "kv_cache",
         "reloads",
         "overlap",

@@ -15,7 +15,7 @@ from vllm_tt.batch.sampling_rows import SamplingRows
 from vllm_tt.errors import TTError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy.typing as npt
     from vllm.v1.core.sched.output import CachedRequestData
@@ -38,7 +38,9 @@ class RowsBroken(TTError):
 class PageTable:
     """The page ids of every row in one KV cache group: int32 [rows, pages of the longest request]."""
 
-    def __init__(self, rows: int, width: int) -> None:
+    def __init__(self, rows: int, width: int, *, windowed: bool = False) -> None:
+        """``windowed``: pages that no token looks back to any more may be null."""
+        self.windowed = windowed
         self.ids: npt.NDArray[np.int32] = np.full((rows, width), NULL_PAGE, dtype=np.int32)
         self.used: npt.NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
         self.changed: npt.NDArray[np.bool_] = np.zeros(rows, dtype=np.bool_)
@@ -59,15 +61,17 @@ class PageTable:
 class Rows:
     """The live requests and the rows they hold."""
 
-    def __init__(self, rows: int, widths: Sequence[int], vocab_size: int) -> None:
-        """``widths``: pages of the longest request, for each KV cache group."""
+    def __init__(self, rows: int, widths: Sequence[int], vocab_size: int, *, windowed: Collection[int] = ()) -> None:
+        """``widths``: pages of the longest request, for each KV cache group; ``windowed``: those that slide."""
         self.requests: dict[str, RequestState] = {}
         self.holders: list[RequestState | None] = [None] * rows
         self.last_token: npt.NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
         self.serial: npt.NDArray[np.int64] = np.zeros(rows, dtype=np.int64)
         """Which binding of a request to the slot this is, never the same twice; 0 for a free slot."""
         self.sampling = SamplingRows(rows, vocab_size)
-        self.page_tables = tuple(PageTable(rows, width) for width in widths)
+        self.page_tables = tuple(
+            PageTable(rows, width, windowed=group in windowed) for group, width in enumerate(widths)
+        )
         self.version = 0
         """Counts the bindings and releases of requests and slots."""
 
@@ -110,7 +114,7 @@ class Rows:
             past_own = column[None, :] >= table.used[:, None]
             if table.ids[past_own].any():
                 raise RowsBroken(fault="a page table has pages past a row's own")
-            if (table.ids[~past_own] == NULL_PAGE).any():
+            if not table.windowed and (table.ids[~past_own] == NULL_PAGE).any():
                 raise RowsBroken(fault="a row owns the null page")
             free = [slot for slot, state in enumerate(self.holders) if state is None]
             if table.used[free].any():

@@ -19,8 +19,8 @@ class PrefillInput:
 
     tokens: torch.Tensor
     """int32 [n, longest end]: each row from the prompt's first token, zero padded."""
-    page_table: torch.Tensor
-    """int32 [n, pages of the longest request]."""
+    page_tables: tuple[torch.Tensor, ...]
+    """For each KV cache group: int32 [n, pages of the longest request]."""
     prompt_lens: npt.NDArray[np.int64]
     """[n]: end of the chunk."""
     start_pos: npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ class DecodeInput:
 
     tokens: torch.Tensor
     """int32 [B, 1]; 0 for a slot that is not decoding."""
-    page_table: torch.Tensor
-    """int32 [B, pages of the longest request]; null pages for a slot that is not decoding."""
+    page_tables: tuple[torch.Tensor, ...]
+    """For each KV cache group: int32 [B, pages of the longest request]; null pages for a slot that is not decoding."""
     start_pos: torch.Tensor
     """int32 [B]: position of the token; -1 for a slot that is not decoding."""

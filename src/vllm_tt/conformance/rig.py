@@ -98,7 +98,7 @@ class Rig:
 
     def can_go_on(self, rows: Sequence[Token]) -> bool:
         """Whether a decode of ``rows`` need not load everything: without commands, new pages come with all else."""
-        table = self._decode_input(rows).page_table
+        (table,) = self._decode_input(rows).page_tables
         return self.takes_commands or (self._table is not None and torch.equal(self._table, table))
 
     def warm_up(self, *, trace: bool) -> None:
@@ -144,7 +144,7 @@ class Rig:
         inputs = self._prefill_input(chunks)
         return self.adapter.prefill_forward(
             tokens=inputs.tokens,
-            page_table=inputs.page_table,
+            page_table=inputs.page_tables[0],
             kv_cache=self.kv_cache,
             enable_trace=False,
             prompt_lens=inputs.prompt_lens,
@@ -155,10 +155,10 @@ class Rig:
 
     def _submit(self, rows: Sequence[Token], ask: Ask | None, goes_on: bool, split: bool) -> Submitted:
         inputs = self._decode_input(rows)
-        commands = self._commands(ask is not None, goes_on, inputs.page_table)
+        commands = self._commands(ask is not None, goes_on, inputs.page_tables[0])
         out = self.adapter.decode_forward(
             tokens=inputs.tokens,
-            page_table=inputs.page_table,
+            page_table=inputs.page_tables[0],
             kv_cache=self.kv_cache,
             start_pos=inputs.start_pos,
             enable_trace=False,
@@ -192,7 +192,7 @@ class Rig:
             tokens[i, : chunk.end] = chunk.tokens[: chunk.end]
         return PrefillInput(
             tokens=torch.from_numpy(tokens),
-            page_table=self._tables([(i, chunk.pages, chunk.end) for i, chunk in enumerate(chunks)], len(chunks)),
+            page_tables=(self._tables([(i, chunk.pages, chunk.end) for i, chunk in enumerate(chunks)], len(chunks)),),
             prompt_lens=np.array([chunk.end for chunk in chunks], dtype=np.int64),
             start_pos=np.array([chunk.start for chunk in chunks], dtype=np.int64),
             empty_slots=[chunk.slot for chunk in chunks],
@@ -205,7 +205,7 @@ class Rig:
             tokens[row.slot], start_pos[row.slot] = row.token, row.position - row.late
         return DecodeInput(
             tokens=torch.from_numpy(tokens),
-            page_table=self._tables([(row.slot, row.pages, row.position + 1) for row in rows], self.sizes.slots),
+            page_tables=(self._tables([(row.slot, row.pages, row.position + 1) for row in rows], self.sizes.slots),),
             start_pos=torch.from_numpy(start_pos),
         )
 

@@ -51,7 +51,7 @@ class Feature(str, Enum):
     KV_GROUPS = "several KV cache groups"
 
 
-NOT_YET = frozenset({Feature.IMAGES, Feature.CROSS_ATTENTION, Feature.KV_GROUPS})
+NOT_YET = frozenset({Feature.IMAGES, Feature.CROSS_ATTENTION})
 """What cannot be served yet. A feature that is taken out of here is served from then on, and listed so."""
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
     from vllm.config import VllmConfig
+    from vllm.v1.kv_cache_interface import KVCacheGroupSpec, KVCacheSpec
 
 __all__ = [
     "ADMISSION_CAPS",
@@ -23,6 +24,7 @@ __all__ = [
     "is_command_line",
     "is_engine",
     "is_further_front_end",
+    "kv_cache_groups",
     "kv_cache_is_planned",
     "pin_v1_runner",
     "set_start_method",
@@ -35,6 +37,16 @@ ADMISSION_CAPS = ("max_num_running_reqs", "max_num_active_reqs")
 _START_METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
 """Fork by default; the command line sets spawn where it is not set (all releases)."""
 _COMMAND_LINES = ("vllm.entrypoints.cli.main", "vllm.entrypoints.openai.api_server")
+
+
+def kv_cache_groups(config: VllmConfig, specs: dict[str, KVCacheSpec]) -> list[KVCacheGroupSpec]:
+    """How vLLM groups layers by what they cache; 0.33 moved the function."""
+    try:
+        from vllm.v1.core.kv_cache_planning import get_kv_cache_groups
+    except ImportError:
+        from vllm.v1.core.kv_cache_utils import get_kv_cache_groups
+    groups: list[KVCacheGroupSpec] = get_kv_cache_groups(config, dict(specs))
+    return groups
 
 
 def pin_v1_runner() -> None:

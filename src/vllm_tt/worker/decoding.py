@@ -32,7 +32,7 @@ class Decode:
     plan: StepPlan
     where: Where
     reload: Reload
-    page_table: torch.Tensor
+    page_tables: tuple[torch.Tensor, ...]
     drain: Drain | None
     """Why the steps before are read first."""
     ahead: bool
@@ -76,14 +76,14 @@ class Decoder:
 
     def plan(self, plan: StepPlan, where: Where) -> Decode:
         """Decide a step; nothing is sent yet."""
-        page_table = self._builder.page_table(plan)
-        reload = self._resident.reload(plan, page_table) if where.device else Reload(inputs=True)
+        page_tables = self._builder.page_tables(plan)
+        reload = self._resident.reload(plan, page_tables) if where.device else Reload(inputs=True)
         verdict = overlap(where, reload, logprobs=self._asks_logprobs(plan), traced=self._traced)
         return Decode(
             plan=plan,
             where=where,
             reload=reload,
-            page_table=page_table,
+            page_tables=page_tables,
             drain=verdict.drain,
             ahead=verdict.ahead and self._run_ahead,
         )
@@ -95,7 +95,7 @@ class Decoder:
         if step.device is None:
             self.forget()
             return step, handle
-        self._resident.submitted(decode.plan, decode.page_table, decode.where, decode.reload)
+        self._resident.submitted(decode.plan, decode.page_tables, decode.where, decode.reload)
         self._told = replace(step.device, logits_rows=()) if step.device.logits_rows else step.device
         if not decode.where.host_rows:
             self._last = _Last(version=self._rows.version, step=step, logprobs=self._asks_logprobs(decode.plan))

@@ -14,6 +14,7 @@ from vllm_tt.worker.outputs import parse_logits, parse_tokens
 if TYPE_CHECKING:
     from vllm_tt.batch.step_input import DecodeInput, PrefillInput
     from vllm_tt.sampling.device import DeviceSampling
+    from vllm_tt.worker.kv_groups import KVGroups
     from vllm_tt.worker.outputs import Output
     from vllm_tt.worker.reloads import Reload
 
@@ -58,9 +59,19 @@ class Handle:
 class Forward:
     """A loaded adapter with its KV cache; every call of the contract is made here."""
 
-    def __init__(self, adapter: Any, kv_cache: Any, trace_mode: str, *, sample_on_device: bool = False) -> None:
+    def __init__(
+        self,
+        adapter: Any,
+        kv_cache: Any,
+        trace_mode: str,
+        *,
+        groups: KVGroups | None = None,
+        sample_on_device: bool = False,
+    ) -> None:
+        """``groups``: those of the KV cache, if there are several."""
         self._adapter = adapter
         self._kv_cache = kv_cache
+        self._groups = groups
         self._trace_prefill = trace_mode == "all"
         self._trace_decode = trace_mode in ("all", "decode_only")
         self._sample_on_device = sample_on_device
@@ -72,7 +83,7 @@ class Forward:
         with torch.no_grad():
             out = self._adapter.prefill_forward(
                 tokens=inputs.tokens,
-                page_table=inputs.page_table,
+                **self._pages(inputs.page_tables),
                 kv_cache=self._kv_cache,
                 enable_trace=self._trace_prefill,
                 prompt_lens=inputs.prompt_lens,
@@ -89,7 +100,7 @@ class Forward:
         with torch.no_grad():
             out = self._adapter.decode_forward(
                 tokens=inputs.tokens,
-                page_table=inputs.page_table,
+                **self._pages(inputs.page_tables),
                 kv_cache=self._kv_cache,
                 start_pos=inputs.start_pos,
                 enable_trace=self._trace_decode,
@@ -141,6 +152,12 @@ class Forward:
             max_batch_size=rows,
             num_blocks=pages_per_row,
         )
+
+    def _pages(self, tables: tuple[torch.Tensor, ...]) -> dict[str, Any]:
+        """The page table, and each layer's where they differ."""
+        if self._groups is None:
+            return {"page_table": tables[0]}
+        return {"page_table": tables[self._groups.main], "page_tables_per_layer": self._groups.per_layer(tables)}
 
     def _commands(self, reload: Reload, sampling: DeviceSampling | None) -> dict[str, Any]:
         words = {} if sampling is None else sampling.keywords()

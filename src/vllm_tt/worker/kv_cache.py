@@ -1,29 +1,29 @@
-"""How many pages the KV cache has, which context length they serve, and their allocation."""
+"""How many pages the KV cache has, and which context length they serve."""
 
 from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vllm_tt.errors import ConfigError
 from vllm_tt.log import get_logger
+from vllm_tt.platform.compat import kv_cache_groups
+from vllm_tt.worker.kv_groups import window_pages
 
 if TYPE_CHECKING:
     import torch
     from vllm.config import VllmConfig
-    from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheSpec
+    from vllm.v1.kv_cache_interface import KVCacheSpec
 
     from vllm_tt.config import LaneShape
 
 __all__ = [
     "ContextTooLong",
     "KVPlan",
-    "ManyKVGroups",
     "NoPages",
     "WrongSpecs",
     "WrongTokenCount",
-    "allocate",
     "kv_cache_dtype",
     "layer_specs",
 ]
@@ -58,12 +58,6 @@ class NoPages(ConfigError):
     """--num-gpu-blocks-override {pages} leaves no page for requests: one is the null page. Use at least 2."""
 
 
-class ManyKVGroups(ConfigError):
-    """{model} has {groups} KV cache groups (layers with different caches); only models with one group
-    are served yet.
-    """
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KVPlan:
     """The KV cache of one lane."""
@@ -81,14 +75,22 @@ class KVPlan:
         The operator's --num-gpu-blocks-override wins over what the class says.
         """
         block_size = vllm_config.cache_config.block_size
+        groups = kv_cache_groups(vllm_config, layer_specs(adapter, vllm_config))
+        in_flight = vllm_config.scheduler_config.max_num_batched_tokens
         override = vllm_config.cache_config.num_gpu_blocks_override
         if override is not None:
             if override < 2:
                 raise NoPages(pages=override)
-            return cls(pages=override, block_size=block_size, max_tokens=(override - 1) * block_size)
+            windows = [window_pages(group, 1, in_flight) for group in groups]
+            # What the windows of one request leave is shared by the groups that keep every token.
+            pages = (override - 1 - sum(windows)) // max(windows.count(0), 1)
+            return cls(pages=override, block_size=block_size, max_tokens=max(pages, 0) * block_size)
         tokens = _max_tokens(adapter, vllm_config, shape, chips)
         # A page a row of headroom: rows end inside a page. It also covers the null page.
-        return cls(pages=-(-tokens // block_size) + shape.per_lane, block_size=block_size, max_tokens=tokens)
+        whole = -(-tokens // block_size) + shape.per_lane
+        windows = [window_pages(group, shape.per_lane, 2 * in_flight) for group in groups]
+        pages = sum(min(pages, whole) if pages else whole for pages in windows)
+        return cls(pages=pages, block_size=block_size, max_tokens=tokens)
 
     def fit_context(self, vllm_config: VllmConfig) -> None:
         """Refuse a context that the pool cannot hold; with --max-model-len -1, cut it to the pool.
@@ -125,20 +127,6 @@ def layer_specs(adapter: type, vllm_config: VllmConfig) -> dict[str, KVCacheSpec
         dtype=kv_cache_dtype(vllm_config),
     )
     return {f"model.layers.{layer}.self_attn": spec for layer in range(model.get_num_layers(parallel))}
-
-
-def allocate(adapter: Any, config: KVCacheConfig, vllm_config: VllmConfig, chips_per_lane: int) -> Any:
-    """The adapter's KV cache for the planned pages: its own object, handed back in every call."""
-    if len(config.kv_cache_groups) != 1:
-        raise ManyKVGroups(model=vllm_config.model_config.model, groups=len(config.kv_cache_groups))
-    (group,) = config.kv_cache_groups
-    spec = group.kv_cache_spec
-    heads = spec.num_kv_heads // min(chips_per_lane, spec.num_kv_heads)
-    shape = (config.num_blocks, heads, spec.block_size, spec.head_size)
-    layers = len(group.layer_names)
-    if hasattr(adapter, "allocate_kv_cache_per_layer"):
-        return adapter.allocate_kv_cache_per_layer([(shape, spec.dtype, layer) for layer in range(layers)])
-    return adapter.allocate_kv_cache(shape, spec.dtype, layers)
 
 
 def kv_cache_dtype(vllm_config: VllmConfig) -> torch.dtype:

@@ -57,18 +57,18 @@ class Resident:
         """Whose next token the device has in each slot: that binding's serial, 0 for nobody's."""
         self._position: npt.NDArray[np.int32] = np.full(len(rows), _IDLE, dtype=np.int32)
         """Where the device writes next in each slot."""
-        self._page_table: torch.Tensor | None = None
+        self._page_tables: tuple[torch.Tensor, ...] | None = None
 
-    def reload(self, plan: StepPlan, page_table: torch.Tensor) -> Reload:
+    def reload(self, plan: StepPlan, page_tables: tuple[torch.Tensor, ...]) -> Reload:
         """What a device-sampled decode of ``plan`` must load."""
         slots = plan.slots
         same = (self._serial[slots] == self._rows.serial[slots]).all() and (self._position[slots] == plan.starts).all()
-        moved = page_table is not self._page_table
+        moved = page_tables is not self._page_tables
         if not same or (moved and not self._explicit) or self._position.max() >= self._capacity:
             return Reload(inputs=True, sampling=True)
         return Reload(inputs=False, page_table=moved)
 
-    def submitted(self, plan: StepPlan, page_table: torch.Tensor, where: Where, reload: Reload) -> None:
+    def submitted(self, plan: StepPlan, page_tables: tuple[torch.Tensor, ...], where: Where, reload: Reload) -> None:
         """A device-sampled decode was submitted: the device has the next tokens of the rows that it sampled."""
         slots = plan.slots
         if reload.inputs:
@@ -78,9 +78,9 @@ class Resident:
         self._serial[slots] = self._rows.serial[slots]
         self._serial[slots[list(where.host_rows)]] = 0
         self._position[self._position != _IDLE] += 1
-        self._page_table = page_table
+        self._page_tables = page_tables
 
     def forget(self) -> None:
         """Another kind of step ran: nothing that the device holds is relied on."""
         self._serial[:] = 0
-        self._page_table = None
+        self._page_tables = None

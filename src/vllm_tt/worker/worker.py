@@ -22,7 +22,8 @@ from vllm_tt.sampling.policy import DeviceLimits
 from vllm_tt.sampling.processors import has_custom_processors
 from vllm_tt.worker.device import OpenMesh, open_mesh
 from vllm_tt.worker.forward import Forward, complete
-from vllm_tt.worker.kv_cache import KVPlan, allocate, layer_specs
+from vllm_tt.worker.kv_cache import KVPlan, layer_specs
+from vllm_tt.worker.kv_groups import KVGroups
 from vllm_tt.worker.model_runner import ModelRunner, RunnerOptions
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class TTWorker(WorkerBase):
         self._devices = bind(self.vllm_config)
         self._mesh: OpenMesh | None = None
         self._kv_plan: KVPlan | None = None
+        self._groups: KVGroups | None = None
         self._adapter_class: type | None = None
         self._capabilities = Capabilities()
         self._adapter: Any = None
@@ -100,7 +102,7 @@ class TTWorker(WorkerBase):
                 lambda: _set(self._forward).warm_up(
                     rows=self._shape.rows,
                     max_model_len=self.model_config.max_model_len,
-                    pages_per_row=self._pages_per_row,
+                    pages_per_row=_set(self._groups).widths(self.model_config.max_model_len)[_set(self._groups).main],
                 )
             )
         return CompilationTimes(language_model=0.0, encoder=0.0)
@@ -146,10 +148,6 @@ class TTWorker(WorkerBase):
             self._mesh.close()
             self._mesh = None
 
-    @property
-    def _pages_per_row(self) -> int:
-        return -(-self.model_config.max_model_len // self.cache_config.block_size)
-
     def _load_model(self) -> None:
         mesh = _set(self._mesh)
         entry = select(self.model_config, test_models=self._config.register_test_models)
@@ -172,18 +170,26 @@ class TTWorker(WorkerBase):
 
     def _initialize(self, kv_cache_config: KVCacheConfig) -> None:
         chips_per_lane = _set(self._mesh).grid.chips // self._shape.lanes
-        kv_cache = allocate(self._adapter, kv_cache_config, self.vllm_config, chips_per_lane)
+        groups = self._groups = KVGroups.of(list(self.get_kv_cache_spec()), kv_cache_config)
+        kv_cache = groups.allocate(self._adapter, kv_cache_config.num_blocks, chips_per_lane)
         limits = self._device_limits(chips_per_lane)
-        self._forward = Forward(self._adapter, kv_cache, self._config.trace_mode, sample_on_device=limits.decode)
+        self._forward = Forward(
+            self._adapter,
+            kv_cache,
+            self._config.trace_mode,
+            groups=groups if len(groups) > 1 else None,
+            sample_on_device=limits.decode,
+        )
         if limits.decode:
             how = (
                 "what to load again" if self._forward.explicit_reloads else "reset_batch alone: it loads all or nothing"
             )
             log.info("Device-sampled decodes of %s are told %s", _set(self._adapter_class).__name__, how)
-        rows = Rows(self._shape.rows, [self._pages_per_row], self.model_config.get_vocab_size())
+        widths = groups.widths(self.model_config.max_model_len)
+        rows = Rows(self._shape.rows, widths, self.model_config.get_vocab_size(), windowed=groups.windowed)
         options = RunnerOptions(
             limits=limits,
-            capacity=self._pages_per_row * self.cache_config.block_size,
+            capacity=widths[groups.main] * groups.block_sizes[groups.main],
             run_ahead=bool(self.scheduler_config.async_scheduling),
             traced=self._config.traces_decode,
         )

@@ -17,7 +17,7 @@ def test_prefill_rows_are_in_plan_order_with_tokens_from_the_first():
     inputs = build_prefill(output.plan, rows)
     assert inputs.tokens.dtype == torch.int32
     assert inputs.tokens.tolist() == [[1, 2, 3, 0, 0, 0], [10, 11, 12, 13, 14, 15]]
-    assert inputs.page_table.tolist() == [[7, 0, 0], [5, 6, 0]]
+    assert inputs.page_tables[0].tolist() == [[7, 0, 0], [5, 6, 0]]
     assert inputs.prompt_lens.dtype == inputs.start_pos.dtype == np.int64
     assert inputs.prompt_lens.tolist() == [3, 6]
     assert inputs.start_pos.tolist() == [0, 4]
@@ -49,5 +49,5 @@ def test_decode_is_indexed_by_slot_and_idle_slots_touch_nothing():
     inputs = DecodeBuilder(rows).build(output.plan)
     assert inputs.tokens.tolist() == [[0], [0], [0], [42]]
     assert inputs.start_pos.tolist() == [-1, -1, -1, 2]
-    assert inputs.page_table.tolist() == [[0, 0], [0, 0], [0, 0], [7, 0]]
-    assert inputs.tokens.dtype == inputs.start_pos.dtype == inputs.page_table.dtype == torch.int32
+    assert inputs.page_tables[0].tolist() == [[0, 0], [0, 0], [0, 0], [7, 0]]
+    assert inputs.tokens.dtype == inputs.start_pos.dtype == inputs.page_tables[0].dtype == torch.int32

@@ -29,7 +29,7 @@ class Driver:
         rows = [(name, "abc".index(name), starts[name], starts[name] + 1, False) for name in names]
         output = decode(*rows, **{"cached": [(name, None) for name in names]} | more)
         self.rows.apply(output)
-        table = self.builder.page_table(output.plan)
+        table = self.builder.page_tables(output.plan)
         reload = self.resident.reload(output.plan, table) if where.device else Reload(inputs=True)
         if where.device:
             self.resident.submitted(output.plan, table, where, reload)
@@ -63,7 +63,7 @@ def test_a_row_that_is_done_goes_on_unread_with_null_pages():
     driver.decode(2)
     assert driver.decode(3, "ac", released=[1], finished=["b"]) == TABLE
     assert driver.decode(4, "ac") == NOTHING
-    table = driver.builder.page_table(decode(("a", 0, 5, 6, False)).plan)
+    (table,) = driver.builder.page_tables(decode(("a", 0, 5, 6, False)).plan)
     assert table.tolist() == [[1, 0], [0, 0], [0, 0], [0, 0]]
 
 
@@ -92,7 +92,7 @@ def test_a_slot_with_another_request_is_loaded_again(new):
     then = {"new": [new_request("d", [1, 2, 3], [5])]} if new else {"cached": [("b", [5])], "resumed": {"b": [1, 2, 9]}}
     driver.rows.apply(prefill(("d" if new else "b", 1, 0, 3, False), **then))
     plan = decode(("a", 0, 3, 4, False), ("d" if new else "b", 1, 3, 4, False)).plan
-    assert driver.resident.reload(plan, driver.builder.page_table(plan)) == ALL
+    assert driver.resident.reload(plan, driver.builder.page_tables(plan)) == ALL
 
 
 def test_tokens_of_rows_that_the_host_sampled_are_loaded():
@@ -120,13 +120,13 @@ def test_what_was_handed_out_stays_as_it_was():
     driver = Driver()
     plan = decode(("a", 0, 2, 3, False)).plan
     first = driver.builder.build(plan)
-    before = [tensor.clone() for tensor in (first.tokens, first.start_pos, first.page_table)]
+    before = [tensor.clone() for tensor in (first.tokens, first.start_pos, first.page_tables[0])]
     driver.rows.last_token[:] = 9
     driver.rows.page_tables[0].append(0, [7])
     second = driver.builder.build(decode(("a", 0, 3, 4, False)).plan)
-    assert all(map(torch.equal, before, (first.tokens, first.start_pos, first.page_table)))
-    assert second.page_table is not first.page_table
-    assert second.page_table[0].tolist() == [1, 7]
+    assert all(map(torch.equal, before, (first.tokens, first.start_pos, first.page_tables[0])))
+    assert second.page_tables is not first.page_tables
+    assert second.page_tables[0][0].tolist() == [1, 7]
     assert np.array_equal(second.start_pos.numpy(), [3, -1, -1, -1])
 
 
