@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from functools import cache
-from itertools import chain
-from operator import attrgetter
+from operator import add, or_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -19,68 +18,58 @@ __all__ = ["merge_records", "merge_values"]
 T = TypeVar("T")
 
 _BY_GROUP = "num_common_prefix_blocks"
-"""The one list that has an entry for each KV cache group instead of requests: the longest stands for all."""
+"""The one list that has an entry for each KV cache group instead of requests: it is not joined."""
 
-
-def merge_records(records: Sequence[T]) -> T:
-    """A new record of the same type: counts are added, flags or-ed, collections joined in the order given."""
-    if len(records) == 1:
-        return records[0]
-    kind = type(records[0])
-    names, pick = _fields(kind)  # type: ignore[arg-type]
-    # Columns are picked without a line of Python for each of the fields.
-    joined = [
-        merge_values(values) if any(values) or values[0] is None else values[0]
-        for values in zip(*map(pick, records), strict=True)
-    ]
-    whole = dict(zip(names, joined, strict=True))
-    if _BY_GROUP in whole:
-        whole[_BY_GROUP] = max([getattr(record, _BY_GROUP) for record in records], key=len)
-    return kind(**whole)
-
-
-def merge_values(values: Sequence[Any]) -> Any:
-    """The values of one field; None counts as absent, and what has no sum must be the same or absent in all.
-
-    What only one record has is taken over as it is.
-    """
-    filled = [value for value in values if value]
-    if len(filled) > 1:
-        first = filled[0]
-        join = _JOINS.get(type(first))
-        if join is not None:
-            return join(filled)
-        return merge_records(filled) if is_dataclass(first) else first
-    return filled[0] if filled else next((value for value in values if value is not None), None)
-
-
-def _join_lists(lists: Sequence[list[Any]]) -> list[Any]:
-    return [*chain.from_iterable(lists)]
-
-
-def _join_sets(sets: Sequence[set[Any]]) -> set[Any]:
-    return set().union(*sets)
-
-
-def _join_dicts(dicts: Sequence[dict[Any, Any]]) -> dict[Any, Any]:
-    joined: dict[Any, Any] = {}
-    for part in dicts:
-        joined.update(part)
-    return joined
-
-
-_JOINS: dict[type, Callable[[Sequence[Any]], Any]] = {
-    bool: any,
-    int: sum,
-    float: sum,
-    list: _join_lists,
-    set: _join_sets,
-    dict: _join_dicts,
+_JOINS: dict[type, Callable[[Any, Any], Any]] = {
+    bool: or_,
+    int: add,
+    float: add,
+    list: add,
+    set: or_,
+    dict: or_,
 }
 
 
+def merge_records(records: Sequence[T]) -> T:
+    """A new record of the same type: counts are added, flags or-ed, collections joined in the order given.
+
+    None counts as absent, and what has no sum must be the same or absent in all.
+    """
+    first = records[0]
+    if len(records) == 1:
+        return first
+    names = _names(type(first))  # type: ignore[arg-type]
+    whole = {name: getattr(first, name) for name in names}
+    nested: dict[str, list[Any]] = {}
+    for record in records[1:]:
+        for name in names:
+            value, so_far = getattr(record, name), whole[name]
+            if so_far and value:
+                if (join := _JOINS.get(type(so_far))) is not None:
+                    whole[name] = join(so_far, value)
+                elif is_dataclass(so_far):
+                    nested.setdefault(name, [so_far]).append(value)
+            elif value or so_far is None:
+                whole[name] = value
+    for name, parts in nested.items():
+        whole[name] = merge_records(parts)
+    if _BY_GROUP in whole:
+        whole[_BY_GROUP] = max((getattr(record, _BY_GROUP) for record in records), key=len)
+    return type(first)(**whole)
+
+
+def merge_values(values: Sequence[Any]) -> Any:
+    """The values of one field, by the rules of `merge_records`; what only one of them has is taken over as it is."""
+    whole = values[0]
+    for value in values[1:]:
+        if whole and value:
+            if (join := _JOINS.get(type(whole))) is not None:
+                whole = join(whole, value)
+        elif value or whole is None:
+            whole = value
+    return whole
+
+
 @cache
-def _fields(record: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """The names of a record's fields, and what picks their values."""
-    names = tuple(field.name for field in fields(record))
-    return names, attrgetter(*names)
+def _names(record: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(record))

@@ -94,8 +94,9 @@ class TTScheduler(AsyncScheduler):
         return rows
 
     def has_backlog(self) -> bool:
-        waiting = self.get_request_counts()[1]
-        self._left_waiting = self._left_waiting and waiting > 0
+        if not self.waiting:
+            self._left_waiting = False
+            return False
         return self._left_waiting or self.spare_slots() < 0
 
     def spare_slots(self) -> int:
