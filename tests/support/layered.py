@@ -7,7 +7,7 @@ import sys
 from oracle import BUNDLES
 from oracle import write_checkpoint as write_plain
 
-LAYERS, WINDOW = 6, 48
+LAYERS, WINDOW = 6, 50
 
 
 def _load():

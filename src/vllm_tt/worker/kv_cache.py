@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import operator
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vllm_tt.errors import ConfigError
 from vllm_tt.log import get_logger
 from vllm_tt.platform.compat import kv_cache_groups
-from vllm_tt.worker.kv_groups import window_pages
+from vllm_tt.worker.kv_groups import request_pages, window_pages
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
     from vllm.config import VllmConfig
-    from vllm.v1.kv_cache_interface import KVCacheSpec
+    from vllm.v1.kv_cache_interface import KVCacheGroupSpec, KVCacheSpec
 
     from vllm_tt.config import LaneShape
 
@@ -22,6 +25,7 @@ __all__ = [
     "ContextTooLong",
     "KVPlan",
     "NoPages",
+    "UnservedSpec",
     "WrongSpecs",
     "WrongTokenCount",
     "kv_cache_dtype",
@@ -54,6 +58,12 @@ class WrongSpecs(ConfigError):
     """
 
 
+class UnservedSpec(ConfigError):
+    """{owner}.get_kv_cache_spec() gives {layer} a {found}; layers may have full attention, a sliding window or chunked
+    local attention. State that is kept for each request is the adapter's own, by slot, and has no spec.
+    """
+
+
 class NoPages(ConfigError):
     """--num-gpu-blocks-override {pages} leaves no page for requests: one is the null page. Use at least 2."""
 
@@ -81,15 +91,16 @@ class KVPlan:
         if override is not None:
             if override < 2:
                 raise NoPages(pages=override)
-            windows = [window_pages(group, 1, in_flight) for group in groups]
-            # What the windows of one request leave is shared by the groups that keep every token.
-            pages = (override - 1 - sum(windows)) // max(windows.count(0), 1)
-            return cls(pages=override, block_size=block_size, max_tokens=max(pages, 0) * block_size)
+            longest = _longest_request(groups, vllm_config, override - 1)
+            return cls(pages=override, block_size=block_size, max_tokens=longest)
         tokens = _max_tokens(adapter, vllm_config, shape, chips)
-        # A page a row of headroom: rows end inside a page. It also covers the null page.
-        whole = -(-tokens // block_size) + shape.per_lane
-        windows = [window_pages(group, shape.per_lane, 2 * in_flight) for group in groups]
-        pages = sum(min(pages, whole) if pages else whole for pages in windows)
+        pages = 0
+        for group in groups:
+            # A page a row of headroom: rows end inside a page. It also covers the null page.
+            whole = -(-tokens // group.kv_cache_spec.block_size) + shape.per_lane
+            # Two steps are in flight when they are scheduled ahead.
+            windows = window_pages(group, shape.per_lane, 2 * in_flight)
+            pages += min(windows, whole) if windows else whole
         return cls(pages=pages, block_size=block_size, max_tokens=tokens)
 
     def fit_context(self, vllm_config: VllmConfig) -> None:
@@ -110,14 +121,28 @@ class KVPlan:
         model.max_model_len = self.max_tokens
 
 
+def _longest_request(groups: Sequence[KVCacheGroupSpec], vllm_config: VllmConfig, pages: int) -> int:
+    """Tokens of the longest request that ``pages`` hold; as many as there can be where all layers have windows."""
+    most = range(1, MOST_TOKENS + 1)
+    return bisect_right(most, pages, key=lambda tokens: request_pages(groups, vllm_config, tokens))
+
+
 def layer_specs(adapter: type, vllm_config: VllmConfig) -> dict[str, KVCacheSpec]:
     """What each attention layer caches: the class's own answer, else full attention in every layer."""
-    from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheSpec
+    from vllm.v1.kv_cache_interface import (
+        ChunkedLocalAttentionSpec,
+        FullAttentionSpec,
+        KVCacheSpec,
+        SlidingWindowSpec,
+    )
 
     declared = getattr(adapter, "get_kv_cache_spec", None)
     if declared is not None and (specs := declared(vllm_config)) is not None:
         if not isinstance(specs, dict) or not specs or not all(isinstance(s, KVCacheSpec) for s in specs.values()):
             raise WrongSpecs(owner=adapter.__name__, found=repr(specs))
+        for layer, spec in specs.items():
+            if not isinstance(spec, (FullAttentionSpec, SlidingWindowSpec, ChunkedLocalAttentionSpec)):
+                raise UnservedSpec(owner=adapter.__name__, layer=layer, found=type(spec).__name__)
         return specs
     model, parallel = vllm_config.model_config, vllm_config.parallel_config
     spec = FullAttentionSpec(

@@ -6,6 +6,8 @@ each group pages of its own, so the k-th layers of all groups fit into one buffe
 
 from __future__ import annotations
 
+from collections import Counter
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import torch
+    from vllm.config import VllmConfig
     from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheSpec
 
-__all__ = ["KVGroups", "NoPerLayerCache", "window_pages"]
+__all__ = ["KVGroups", "NoPerLayerCache", "request_pages", "window_pages"]
 
 
 class NoPerLayerCache(ConfigError):
@@ -43,18 +46,24 @@ class KVGroups:
     @classmethod
     def of(cls, layers: Sequence[str], config: KVCacheConfig) -> KVGroups:
         """The groups that vLLM made of ``layers``, which are named in the model's order."""
-        place = {
-            name: (group, buffer)
-            for group, found in enumerate(config.kv_cache_groups)
-            for buffer, name in enumerate(found.layer_names)
-        }
         groups = config.kv_cache_groups
+        place: dict[str, tuple[int, int]] = {}
+        buffers: dict[tuple[int, int], int] = {}
+        for number, group in enumerate(groups):
+            layers_of_size: Counter[int] = Counter()
+            for name in group.layer_names:
+                size = _spec_of(group.kv_cache_spec, name).page_size_bytes
+                # Only pages of as many bytes fit into one buffer.
+                place[name] = number, buffers.setdefault((size, layers_of_size[size]), len(buffers))
+                layers_of_size[size] += 1
         return cls(
             specs=tuple(_spec_of(groups[place[name][0]].kv_cache_spec, name) for name in layers),
             group_of_layer=tuple(place[name][0] for name in layers),
             buffer_of_layer=tuple(place[name][1] for name in layers),
             block_sizes=tuple(group.kv_cache_spec.block_size for group in groups),
-            windowed=frozenset(number for number, group in enumerate(groups) if _is_windowed(group.kv_cache_spec)),
+            windowed=frozenset(
+                number for number, group in enumerate(groups) if _window(group.kv_cache_spec) is not None
+            ),
         )
 
     def __len__(self) -> int:
@@ -99,19 +108,32 @@ def window_pages(group: KVCacheGroupSpec, rows: int, in_flight: int) -> int:
 
     in_flight: tokens that steps compute before the pages behind their windows come back.
     """
-    if not _is_windowed(group.kv_cache_spec):
+    if (window := _window(group.kv_cache_spec)) is None:
         return 0
-    size, window = group.kv_cache_spec.block_size, group.kv_cache_spec.sliding_window
+    size = group.kv_cache_spec.block_size
     # A window that begins and ends inside of pages touches one more than it fills.
     return rows * (-(-window // size) + 1) + -(-in_flight // size)
 
 
-def _is_windowed(spec: KVCacheSpec) -> bool:
-    """Whether vLLM takes back pages that no token looks at any more."""
+def request_pages(groups: Sequence[KVCacheGroupSpec], vllm_config: VllmConfig, tokens: int) -> int:
+    """Pages of all groups that must be free for vLLM to begin a request of up to ``tokens``."""
+    config = copy(vllm_config)
+    config.model_config = copy(config.model_config)
+    config.model_config.max_model_len = tokens
+    specs = [group.kv_cache_spec for group in groups]
+    return sum(-(-spec.max_memory_usage_bytes(config) // spec.page_size_bytes) for spec in specs)
+
+
+def _window(spec: Any) -> int | None:
+    """Tokens after which vLLM takes back pages that no token looks at any more; None for full attention."""
     from vllm.v1.kv_cache_interface import FullAttentionSpec
 
+    # Layers of one group look back equally far.
     first = next(iter(getattr(spec, "kv_cache_specs", {}).values()), spec)
-    return not isinstance(first, FullAttentionSpec)
+    if isinstance(first, FullAttentionSpec):
+        return None
+    window: int = first.sliding_window if hasattr(first, "sliding_window") else first.attention_chunk_size
+    return window
 
 
 def _spec_of(spec: KVCacheSpec, layer: str) -> Any:

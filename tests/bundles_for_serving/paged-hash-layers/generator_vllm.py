@@ -1,6 +1,6 @@
 """The layered paged-hash model behind the adapter contract: several KV cache groups, sampled on the host.
 
-Environment: PAGED_HASH_LAYERS (6), PAGED_HASH_WINDOW (48) and PAGED_HASH_MAX_TOKENS (4096) describe the model.
+Environment: PAGED_HASH_LAYERS (6), PAGED_HASH_WINDOW (50) and PAGED_HASH_MAX_TOKENS (4096) describe the model.
 """
 
 from __future__ import annotations
@@ -13,11 +13,16 @@ import torch
 from layered_hash import VOCAB_SIZE, cells, chosen, windows
 
 LAYERS = int(os.environ.get("PAGED_HASH_LAYERS", "6"))
-WINDOW = int(os.environ.get("PAGED_HASH_WINDOW", "48"))
+WINDOW = int(os.environ.get("PAGED_HASH_WINDOW", "50"))
 
 
 class PagedHashLayersForCausalLM:
-    model_capabilities: ClassVar = {"supports_chunked_prefill": True, "supports_prefix_caching": True}
+    model_capabilities: ClassVar = {
+        "supports_chunked_prefill": True,
+        "supports_prefix_caching": True,
+        "supports_async_decode": True,
+        "supports_lanes": True,
+    }
 
     @classmethod
     def get_max_tokens_all_users(
@@ -48,16 +53,19 @@ class PagedHashLayersForCausalLM:
         tt_data_parallel: int,
         optimizations: str | None,
     ) -> PagedHashLayersForCausalLM:
-        return cls()
+        return cls(max_batch_size // tt_data_parallel, tt_data_parallel)
+
+    def __init__(self, slots_per_lane: int, lanes: int) -> None:
+        self.slots_per_lane, self.lanes = slots_per_lane, lanes
 
     def allocate_kv_cache_per_layer(self, specs: list[tuple[tuple[int, ...], torch.dtype, int]]) -> list[Any]:
-        """Cells [pages, page size] for each layer; layers with the same buffer share it."""
+        """Cells [lanes, pages, page size] for each layer; layers with the same buffer share it."""
         assert len(specs) == LAYERS, f"{len(specs)} layers of KV cache"
         buffers: dict[int, Any] = {}
         for shape, _, buffer in specs:
             pages, _, page_size, _ = shape
-            found = buffers.setdefault(buffer, np.zeros((pages, page_size), np.uint64))
-            assert found.shape == (pages, page_size), f"buffer {buffer} of {found.shape} and of {shape}"
+            found = buffers.setdefault(buffer, np.zeros((self.lanes, pages, page_size), np.uint64))
+            assert found.shape == (self.lanes, pages, page_size), f"buffer {buffer} of {found.shape} and of {shape}"
         return [buffers[buffer] for _, _, buffer in specs]
 
     def warmup_model_prefill(self, *, enable_trace: bool, kv_cache: Any, can_sample_on_device: bool) -> None:
@@ -81,10 +89,14 @@ class PagedHashLayersForCausalLM:
         page_tables_per_layer: list[torch.Tensor],
     ) -> torch.Tensor:
         tables = _tables(page_table, page_tables_per_layer)
-        chunks = enumerate(zip(start_pos.tolist(), prompt_lens.tolist(), strict=True))
-        return _logits(
-            [_step(kv_cache, tables, row, tokens[row, start:end].numpy(), start) for row, (start, end) in chunks]
-        )
+        answers = []
+        for row, (slot, start, end) in enumerate(
+            zip(empty_slots, start_pos.tolist(), prompt_lens.tolist(), strict=True)
+        ):
+            views = self._views(kv_cache, tables, slot, row)
+            _check_window(views, tokens[row, :start].numpy())
+            answers.append(_step(views, tokens[row, start:end].numpy(), start))
+        return _logits(answers)
 
     def decode_forward(
         self,
@@ -102,10 +114,15 @@ class PagedHashLayersForCausalLM:
         positions = start_pos.tolist()
         return _logits(
             [
-                0 if position < 0 else _step(kv_cache, tables, row, tokens[row].numpy(), position)
-                for row, position in enumerate(positions)
+                0 if position < 0 else _step(self._views(kv_cache, tables, slot, slot), tokens[slot].numpy(), position)
+                for slot, position in enumerate(positions)
             ]
         )
+
+    def _views(self, kv_cache: list[Any], tables: list[np.ndarray], slot: int, row: int) -> list[Any]:
+        """Each layer's cells of the slot's lane, with the row's pages."""
+        lane = slot // self.slots_per_lane
+        return [(store[lane], table[row]) for store, table in zip(kv_cache, tables, strict=True)]
 
 
 def _tables(page_table: torch.Tensor, per_layer: list[torch.Tensor]) -> list[np.ndarray]:
@@ -115,19 +132,31 @@ def _tables(page_table: torch.Tensor, per_layer: list[torch.Tensor]) -> list[np.
     return [table.numpy().astype(np.int64) for table in per_layer]
 
 
-def _step(kv_cache: list[Any], tables: list[np.ndarray], row: int, tokens: np.ndarray, start: int) -> int:
+def _check_window(views: list[Any], before: np.ndarray) -> None:
+    """The first token of a chunk must see the window ``before`` it too, not only the last, which is hashed."""
+    for layer, window in enumerate(windows(LAYERS, WINDOW)):
+        seen = np.arange(0 if window is None else max(len(before) + 1 - window, 0), len(before))
+        found = _read(*views[layer], seen)
+        assert (found == cells(layer, before[seen].astype(np.int64), seen)).all(), f"layer {layer} lost what it saw"
+
+
+def _step(views: list[Any], tokens: np.ndarray, start: int) -> int:
     """Write the row's ``tokens`` from ``start`` on in every layer, and read back what each layer sees."""
     end = start + len(tokens)
     total = np.zeros(1, np.uint64)
     for layer, window in enumerate(windows(LAYERS, WINDOW)):
-        store, pages = kv_cache[layer], tables[layer][row]
+        store, pages = views[layer]
         size = store.shape[1]
         positions = np.arange(start, end)
-        assert pages[positions // size].all(), f"layer {layer} of row {row} writes to the null page"
+        assert pages[positions // size].all(), f"layer {layer} writes to the null page"
         store[pages[positions // size], positions % size] = cells(layer, tokens.astype(np.int64), positions)
         seen = np.arange(0 if window is None else max(end - window, 0), end)
-        total = total + store[pages[seen // size], seen % size].sum(dtype=np.uint64)
+        total = total + _read(store, pages, seen).sum(dtype=np.uint64)
     return chosen(total, end)
+
+
+def _read(store: np.ndarray, pages: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    return store[pages[positions // store.shape[1]], positions % store.shape[1]]
 
 
 def _logits(tokens: list[int]) -> torch.Tensor:
