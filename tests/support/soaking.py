@@ -7,6 +7,7 @@ import random
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
+import layered
 from engine import Engine
 from mixed_sampling import check_logprobs, sampling
 from oracle import VOCAB_SIZE, expected_tokens
@@ -58,11 +59,15 @@ class Case:
     """Share of the requests that end at a stop token."""
     resets: float = 0.0
     """Share of the steps before which everything is preempted and the prefix cache emptied."""
+    layered: bool = False
+    """The model has layers of full and of sliding-window attention."""
     lanes: int = 1
     """Each with the engine's options; requests arrive as many times as fast."""
 
     def declared(self):
         """The oracle that the case needs, in engines made within."""
+        if self.layered:
+            return nullcontext()
         more = {"supports_lanes": True} if self.lanes > 1 else {}
         if self.device is not None:
             return self.device.declared(**more)
@@ -157,6 +162,34 @@ CASES |= {
     ),
 }
 
+LAYERED = ENGINE | {"max_num_seqs": 4, "max_num_batched_tokens": 64, "num_gpu_blocks_override": 160}
+LAYERED_TIGHT = LAYERED | {"num_gpu_blocks_override": 1 + 16 + 2 * (1 + 6)}
+"""One request of the greatest length, with two groups whose windows of 50 are behind two steps of 64 tokens."""
+CASES |= {
+    "layered": Case(layered=True, options=LAYERED),
+    "layered, whole prompts": Case(
+        layered=True, options=LAYERED | {"enable_chunked_prefill": False, "max_num_batched_tokens": 512}
+    ),
+    "layered, chunks of 7": Case(
+        layered=True, options=LAYERED | {"long_prefill_token_threshold": 7, "enable_prefix_caching": False}
+    ),
+    "layered, pressure": Case(
+        layered=True, options=LAYERED_TIGHT | {"enable_prefix_caching": False}, longest_output=160, preempts=True
+    ),
+    "layered, pressure, prefix caching": Case(
+        layered=True, options=LAYERED_TIGHT, longest_output=160, shared=0.8, preempts=True
+    ),
+    "layered, pressure, priorities, chunks of 7": Case(
+        layered=True,
+        options=LAYERED_TIGHT | {"long_prefill_token_threshold": 7, "scheduling_policy": "priority"},
+        preempts=True,
+    ),
+    "layered, resets": Case(layered=True, options=LAYERED, resets=0.03, preempts=True),
+    "layered, two lanes, pressure": Case(
+        layered=True, lanes=2, options=LAYERED_TIGHT, longest_output=160, preempts=True
+    ),
+}
+
 
 @dataclass
 class Request:
@@ -168,10 +201,11 @@ class Request:
     abort_after: int | None
     """Steps after its arrival at which it is aborted."""
     sampling: dict
+    layered: bool = False
 
     def expected(self):
         """Its tokens when nobody aborts it."""
-        tokens = expected_tokens(self.prompt, self.count)
+        tokens = (layered.expected_tokens if self.layered else expected_tokens)(self.prompt, self.count)
         stops = set(self.sampling.get("stop_token_ids", ()))
         end = next((i for i, token in enumerate(tokens) if token in stops), len(tokens))
         return tokens[: end + 1]
@@ -187,7 +221,8 @@ def make_requests(case, rng, number):
         kept = rng.randint(0, length) if rng.random() < case.shared else 0
         own = [rng.randrange(16, VOCAB_SIZE) for _ in range(length - kept)]
         abort_after = rng.choice([0, 1, 2, rng.randint(0, 200)]) if rng.random() < case.aborts else None
-        request = Request(common[:kept] + own, rng.randint(1, case.longest_output), rng.randint(0, 2), abort_after, {})
+        count, priority = rng.randint(1, case.longest_output), rng.randint(0, 2)
+        request = Request(common[:kept] + own, count, priority, abort_after, {}, case.layered)
         if case.special is not None:
             request.sampling = sampling(rng, case.special)
             # vLLM wants no more tokens than may come.
@@ -241,6 +276,13 @@ def soak(running, case, seed, number):
         assert tokens == expected, f"{req_id} of seed {seed}"
         check_logprobs(request.sampling.get("logprobs"), tokens, running.logprobs.pop(names[req_id]))
         answered += max(0, len(tokens) - 1)
+    if not case.layered:
+        _check_record(running, requests, preempted, answered, aborted)
+    return preempted
+
+
+def _check_record(running, requests, preempted, answered, aborted):
+    """The oracle decoded no more rows than were needed, and everything was read."""
     record = running.worker.get_model().record
     if not preempted:
         stopped = sum("stop_token_ids" in request.sampling for request in requests.values())
@@ -248,12 +290,18 @@ def soak(running, case, seed, number):
         surplus = record["decodes_of_row"].total() - answered
         assert 0 <= surplus <= ahead * (stopped + 2 * len(aborted)), f"{surplus} rows decoded for nobody"
     assert (record["unread"], record["sampled_dormant"]) == (0, 0)
-    return preempted
 
 
 def run_case(checkpoint, name, *, asynchronous, seed, number, lanes=None):
-    """An engine for the case, and one workload on it; ``lanes`` instead of the case's own."""
+    """An engine for the case, and one workload on it; ``lanes`` instead of the case's own.
+
+    checkpoint: the oracle's; that of the layered one is made beside it.
+    """
     case = CASES[name] if lanes is None else replace(CASES[name], lanes=lanes)
+    if case.layered:
+        checkpoint = checkpoint.with_name("layered")
+        if not checkpoint.exists():
+            layered.write_checkpoint(checkpoint)
     with case.declared():
         _run(checkpoint, case, asynchronous, seed, number)
 
