@@ -163,7 +163,7 @@ class Adapter(Protocol):
         the layers, and gives each group pages of its own in one pool: layers with the same buffer index belong to
         different groups and may share memory. Each call gets ``page_tables_per_layer``, an int32 table like
         ``page_table`` for each layer, the same tensor for layers of a group; ``page_table`` is the one of full
-        attention. Behind a sliding window a table may have null pages.
+        attention. Behind a sliding window a table has null pages, or pages that other requests own by now.
         """
 
     def prefill_forward(

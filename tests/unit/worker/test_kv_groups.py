@@ -1,5 +1,7 @@
 """Which layers share page ids and buffers, by the groups that vLLM makes, and the pages that it wants for them."""
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +21,7 @@ from vllm_tt.platform.compat import kv_cache_groups
 from vllm_tt.worker.kv_cache import KVPlan
 from vllm_tt.worker.kv_groups import KVGroups, NoPerLayerCache, request_pages, window_pages
 
+GUIDE = (Path(__file__).parents[3] / "docs" / "bundles.md").read_text("utf-8")
 PAGES = 100
 CONTEXT, WINDOW, ROWS = 32_768, 1024, 8
 
@@ -180,22 +183,34 @@ def plan(config, specs, *, override=None, tokens=ROWS * CONTEXT):
 
 
 def held(config, specs, made):
-    """Bytes of KV cache: the plan's pages in every buffer."""
+    """The number of buffers, and their bytes with the plan's pages."""
     [planned] = get_kv_cache_configs(config, [{f"layer.{n}": spec for n, spec in enumerate(specs)}], [2**50])
     groups = KVGroups.of([f"layer.{n}" for n in range(len(specs))], planned)
     buffers = dict(zip(groups.buffer_of_layer, groups.specs, strict=True))
-    return made.pages * sum(spec.page_size_bytes for spec in buffers.values())
+    return len(buffers), made.pages * sum(spec.page_size_bytes for spec in buffers.values())
 
 
 def test_windows_save_what_the_guide_says(config):
-    """`docs/bundles.md` shows these figures."""
     whole, windows = [full()] * 30, five_to_one(30)
-    plans = {name: plan(config, specs) for name, specs in {"whole": whole, "windows": windows}.items()}
-    assert {name: made.pages for name, made in plans.items()} == {"whole": 8200, "windows": 8200 + 5 * 392}
-    # Full-size caches have a buffer for each of 30 layers, groups share five.
+    plans = {
+        name: plan(config, specs) for name, specs in {"every layer full": whole, "windows declared": windows}.items()
+    }
     config.cache_config.num_gpu_blocks_override = PAGES * 1000
-    sizes = {"whole": held(config, whole, plans["whole"]), "windows": held(config, windows, plans["windows"])}
-    assert {name: size // 2**20 for name, size in sizes.items()} == {"whole": 15375, "windows": 3175}
+    for (name, made), specs in zip(plans.items(), (whole, windows), strict=True):
+        buffers, size = held(config, specs, made)
+        assert f"| {name} | {made.pages:,} | {buffers} | {size // 2**20:,} MiB |" in GUIDE
+
+
+def test_the_example_of_the_guide_declares_five_windows_to_one(config):
+    (example,) = re.findall(r"```py\n(.*?)```", GUIDE, re.DOTALL)
+    names = {}
+    exec(compile(example, "docs/bundles.md", "exec"), names)
+    text = {"num_key_value_heads": 8, "head_dim": 64, "sliding_window": WINDOW, "num_hidden_layers": 30}
+    config.model_config.hf_text_config = SimpleNamespace(**text)
+    config.model_config.dtype = torch.bfloat16
+    specs = type("Model", (), {"get_kv_cache_spec": names["get_kv_cache_spec"]}).get_kv_cache_spec(config)
+    assert list(specs.values()) == five_to_one(30)
+    assert [len(group.layer_names) for group in kv_cache_groups(config, specs)] == [5] * 6
 
 
 def test_the_headroom_of_a_group_is_in_its_own_pages(config):
