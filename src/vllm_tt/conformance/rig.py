@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -144,7 +145,7 @@ class Rig:
         inputs = self._prefill_input(chunks)
         return self.adapter.prefill_forward(
             tokens=inputs.tokens,
-            page_table=inputs.page_tables[0],
+            **self._pages(inputs.page_tables[0]),
             kv_cache=self.kv_cache,
             enable_trace=False,
             prompt_lens=inputs.prompt_lens,
@@ -158,7 +159,7 @@ class Rig:
         commands = self._commands(ask is not None, goes_on, inputs.page_tables[0])
         out = self.adapter.decode_forward(
             tokens=inputs.tokens,
-            page_table=inputs.page_tables[0],
+            **self._pages(inputs.page_tables[0]),
             kv_cache=self.kv_cache,
             start_pos=inputs.start_pos,
             enable_trace=False,
@@ -216,6 +217,15 @@ class Rig:
             held = -(-length // self.sizes.page_size)
             table[index, :held] = pages[:held]
         return torch.from_numpy(table)
+
+    def _pages(self, table: torch.Tensor) -> dict[str, Any]:
+        """The page table, and each layer's for an adapter whose prefill names it.
+
+        Here every layer has a buffer of its own, and all may have the same pages.
+        """
+        if "page_tables_per_layer" not in signature(self.adapter.prefill_forward).parameters:
+            return {"page_table": table}
+        return {"page_table": table, "page_tables_per_layer": [table] * self.sizes.layers}
 
     def _commands(self, sampled: bool, goes_on: bool, page_table: torch.Tensor) -> dict[str, bool]:
         before, self._table = self._table, page_table

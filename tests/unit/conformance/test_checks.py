@@ -34,7 +34,24 @@ class Legacy:
         return super().decode_forward(**kwargs, **dict.fromkeys(commands, reset_batch))
 
 
-@pytest.mark.parametrize("base", [object, Legacy], ids=["commands", "reset_batch"])
+class Layered:
+    """The reference adapter with a page table for each layer."""
+
+    def prefill_forward(self, *, page_tables_per_layer, **kwargs):
+        return super().prefill_forward(
+            **kwargs | {"page_table": self.one_table(**kwargs, tables=page_tables_per_layer)}
+        )
+
+    def decode_forward(self, *, page_tables_per_layer, **kwargs):
+        return super().decode_forward(**kwargs | {"page_table": self.one_table(**kwargs, tables=page_tables_per_layer)})
+
+    def one_table(self, *, page_table, kv_cache, tables, **_):
+        assert len(tables) == len(kv_cache)
+        assert all(table is page_table for table in tables)
+        return tables[-1]
+
+
+@pytest.mark.parametrize("base", [object, Legacy, Layered], ids=["commands", "reset_batch", "layers"])
 def test_a_complete_adapter_passes_every_row(base, llama_host, bench_of):
     bench = bench_of(type("Right", (base, llama_host) if base is not object else (llama_host,), {}))
     rows = [run_check(check, bench, FOLDER) for check in CHECKS]
