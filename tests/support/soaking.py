@@ -174,19 +174,25 @@ CASES |= {
         layered=True, options=LAYERED | {"long_prefill_token_threshold": 7, "enable_prefix_caching": False}
     ),
     "layered, pressure": Case(
-        layered=True, options=LAYERED_TIGHT | {"enable_prefix_caching": False}, longest_output=160, preempts=True
+        layered=True,
+        options=LAYERED_TIGHT | {"enable_prefix_caching": False},
+        longest_output=160,
+        aborts=0.1,
+        preempts=True,
     ),
     "layered, pressure, prefix caching": Case(
-        layered=True, options=LAYERED_TIGHT, longest_output=160, shared=0.8, preempts=True
+        layered=True, options=LAYERED_TIGHT, longest_output=160, aborts=0.1, shared=0.8, preempts=True
     ),
     "layered, pressure, priorities, chunks of 7": Case(
         layered=True,
         options=LAYERED_TIGHT | {"long_prefill_token_threshold": 7, "scheduling_policy": "priority"},
+        longest_output=160,
+        aborts=0.1,
         preempts=True,
     ),
     "layered, resets": Case(layered=True, options=LAYERED, resets=0.03, preempts=True),
     "layered, two lanes, pressure": Case(
-        layered=True, lanes=2, options=LAYERED_TIGHT, longest_output=160, preempts=True
+        layered=True, lanes=2, options=LAYERED_TIGHT, longest_output=160, aborts=0.1, preempts=True
     ),
 }
 
