@@ -107,9 +107,10 @@ class TTScheduler(AsyncScheduler):
         return next((request for request in self.waiting if request.status is RequestStatus.WAITING), None)
 
     def has_room_for(self, request: Request) -> bool:
-        """Whether the free pages hold its prompt besides those of all that wait here."""
+        """Whether the free pages hold its prompt besides those of all that wait here, in every KV cache group."""
         pages = (self.kv_cache_config.num_blocks - 1) * (1 - self.kv_cache_manager.usage)
-        return sum(one.num_tokens for one in (*self.waiting, request)) <= pages * self.block_size
+        tokens = pages * self.block_size / len(self.kv_cache_config.kv_cache_groups)
+        return sum(one.num_tokens for one in (*self.waiting, request)) <= tokens
 
     def withdraw(self, request: Request) -> None:
         """Let another lane have ``request``, which has not started."""
