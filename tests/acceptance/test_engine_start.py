@@ -1,5 +1,6 @@
 """Both ways to start the engine, each with a server of its own: forked where it is safe, or as a new process."""
 
+import os
 import signal
 
 import oracle
@@ -23,7 +24,8 @@ def complete(client, prompt, count):
 
 
 def end(server, processes_of):
-    server.process.send_signal(signal.SIGTERM)
+    """As systemd and `timeout` do it: the engine gets the signal, and again from the server."""
+    os.killpg(server.process.pid, signal.SIGTERM)
     assert server.process.wait(60) == 0
     assert processes_of(server.process.pid) == []
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
     from multiprocessing.process import BaseProcess
+    from types import ModuleType
 
     from vllm.config import VllmConfig
     from vllm.v1.kv_cache_interface import KVCacheGroupSpec, KVCacheSpec
@@ -26,6 +27,7 @@ __all__ = [
     "is_further_front_end",
     "kv_cache_groups",
     "kv_cache_is_planned",
+    "outlive_repeated_signals",
     "pin_v1_runner",
     "set_start_method",
     "thinking_budgets",
@@ -85,6 +87,32 @@ def set_start_method(method: str) -> None:
 def is_engine(process: BaseProcess) -> bool:
     """Whether a process is an engine, or what coordinates several: vLLM names them so."""
     return process.name.startswith(("EngineCore", "VLLM_DP_Coordinator"))
+
+
+def outlive_repeated_signals() -> None:
+    """Have an engine of this process that is asked to end ignore further requests, which would kill it as it ends.
+
+    Before it closes anything it gives SIGTERM and SIGINT back to the system (all releases). The second request is
+    common: one reaches the whole process group, and the server passes its own on.
+    """
+    from vllm.v1.engine import core
+
+    if not isinstance(core.signal, _DeafSignals):
+        core.signal = _DeafSignals(core.signal)
+
+
+class _DeafSignals:
+    """The module ``signal`` for one that uses it; what it gives back to the system is ignored from then on."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+    def signal(self, number: int, handler: Any) -> Any:
+        ours = self._module.SIG_IGN if handler is self._module.SIG_DFL else handler
+        return self._module.signal(number, ours)
 
 
 def is_command_line() -> bool:

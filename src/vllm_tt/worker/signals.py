@@ -1,8 +1,8 @@
 """Signals and the mesh: a process does not end before it has closed the devices it holds.
 
 vLLM's engine process handles SIGTERM only between the end of its start-up and the start of its
-shutdown. Before and after, the signal would kill it where it stands: while weights load, and in the
-middle of closing, when Ctrl-C has reached both the engine and the server that then terminates it.
+shutdown. Before, the signal would kill it where it stands, while weights load. After, when a signal has
+reached both the engine and the server that then terminates it, see `compat.outlive_repeated_signals`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +14,7 @@ from vllm_tt.config import TTConfig
 from vllm_tt.contract import Capabilities
 from vllm_tt.log import get_logger
 from vllm_tt.models.registry import select
+from vllm_tt.platform.compat import is_engine, outlive_repeated_signals
 from vllm_tt.platform.ending import engine_record
 from vllm_tt.platform.lanes import check_split, lane_shape
 from vllm_tt.platform.policies import compact_json
@@ -67,6 +69,8 @@ class TTWorker(WorkerBase):
         self._runner: ModelRunner | None = None
 
     def init_device(self) -> None:
+        if is_engine(multiprocessing.current_process()):
+            outlive_repeated_signals()
         grid = self._devices.grid if self._devices else None
         self._mesh = open_mesh(self._config, tracing=self._config.trace_mode != "none", group=grid)
         self._record.opened()
