@@ -35,6 +35,11 @@ class Client:
         assert status == 200, answer
         return answer
 
+    def greedy_tokens(self, prompt, count):
+        """The ``count`` token ids that follow a prompt of token ids, by the oracle."""
+        body = {"model": "oracle", "prompt": prompt, "max_tokens": count, "temperature": 0, "ignore_eos": True}
+        return self.post("/v1/completions", **body, return_token_ids=True)["choices"][0]["token_ids"]
+
     def held(self):
         """What the worker holds, after its books were checked."""
         return self.post("/collective_rpc", method="check")["results"][0]

@@ -18,11 +18,6 @@ def checkpoint(tmp_path_factory):
     return oracle.write_checkpoint(tmp_path_factory.mktemp("oracle") / "model")
 
 
-def complete(client, prompt, count):
-    body = {"model": "oracle", "prompt": prompt, "max_tokens": count, "temperature": 0, "ignore_eos": True}
-    return client.post("/v1/completions", **body, return_token_ids=True)["choices"][0]["token_ids"]
-
-
 def end(server, processes_of):
     """As systemd and `timeout` do it: the engine gets the signal, and again from the server."""
     os.killpg(server.process.pid, signal.SIGTERM)
@@ -36,6 +31,6 @@ def test_an_engine_serves_and_ends_whichever_way_it_started(serve, client_of, ch
     log = server.launch.log.read_text()
     assert log.count(IMPORTED) == imports, [line for line in log.splitlines() if "imports vLLM again" in line]
     prompt = [7, 300, 21]
-    assert complete(client_of(server), prompt, 40) == oracle.expected_tokens(prompt, 40)
+    assert client_of(server).greedy_tokens(prompt, 40) == oracle.expected_tokens(prompt, 40)
     end(server, processes_of)
     assert "The server has ended and its mesh is closed" in server.log_tail(1)

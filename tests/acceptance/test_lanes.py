@@ -35,20 +35,8 @@ def test_four_lanes_of_eight_serve_and_every_answer_is_exact(server, client_of):
         for _ in range(REQUESTS)
     ]
 
-    def tokens_of(prompt):
-        answer = client.post(
-            "/v1/completions",
-            model="oracle",
-            prompt=prompt,
-            max_tokens=40,
-            temperature=0,
-            ignore_eos=True,
-            return_token_ids=True,
-        )
-        return answer["choices"][0]["token_ids"]
-
     with ThreadPoolExecutor(REQUESTS) as pool:
-        answers = list(pool.map(tokens_of, prompts))
+        answers = list(pool.map(lambda prompt: client.greedy_tokens(prompt, 40), prompts))
     assert answers == [oracle.expected_tokens(prompt, 40) for prompt in prompts]
     assert client.held() == {"requests": 0, "rows": 0, "pages": 0}
 

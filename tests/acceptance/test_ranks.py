@@ -42,20 +42,8 @@ def test_both_engines_serve_on_their_own_devices_and_one_that_dies_ends_the_serv
     client = client_of(server)
     prompts = [[number + oracle.RESERVED] * (1 + number) for number in range(REQUESTS)]
 
-    def tokens_of(prompt):
-        answer = client.post(
-            "/v1/completions",
-            model="oracle",
-            prompt=prompt,
-            max_tokens=20,
-            temperature=0,
-            ignore_eos=True,
-            return_token_ids=True,
-        )
-        return answer["choices"][0]["token_ids"]
-
     with ThreadPoolExecutor(REQUESTS) as pool:
-        answers = list(pool.map(tokens_of, prompts))
+        answers = list(pool.map(lambda prompt: client.greedy_tokens(prompt, 20), prompts))
     assert answers == [oracle.expected_tokens(prompt, 20) for prompt in prompts]
     sampled = tokens_by_engine(server)
     assert len(sampled) == 2

@@ -78,6 +78,10 @@ class KVGroups:
         """Pages of the longest request, for each group."""
         return [-(-max_model_len // size) for size in self.block_sizes]
 
+    def pages_per_row(self, max_model_len: int) -> int:
+        """Pages of the longest request in ``page_table``."""
+        return self.widths(max_model_len)[self.main]
+
     def per_layer(self, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Each layer's page table, from those of the groups; layers of a group share a tensor."""
         return [tables[group] for group in self.group_of_layer]

@@ -106,7 +106,7 @@ class TTWorker(WorkerBase):
                 lambda: _set(self._forward).warm_up(
                     rows=self._shape.rows,
                     max_model_len=self.model_config.max_model_len,
-                    pages_per_row=_set(self._groups).widths(self.model_config.max_model_len)[_set(self._groups).main],
+                    pages_per_row=_set(self._groups).pages_per_row(self.model_config.max_model_len),
                 )
             )
         return CompilationTimes(language_model=0.0, encoder=0.0)
@@ -193,7 +193,7 @@ class TTWorker(WorkerBase):
         rows = Rows(self._shape.rows, widths, self.model_config.get_vocab_size(), windowed=groups.windowed)
         options = RunnerOptions(
             limits=limits,
-            capacity=widths[groups.main] * groups.block_sizes[groups.main],
+            capacity=groups.pages_per_row(self.model_config.max_model_len) * groups.block_sizes[groups.main],
             run_ahead=bool(self.scheduler_config.async_scheduling),
             traced=self._config.traces_decode,
         )
