@@ -218,26 +218,40 @@ class Request:
 
 
 def make_requests(case, rng, number):
-    """``number`` requests by id."""
-    common = [rng.randrange(16, VOCAB_SIZE) for _ in range(case.longest_prompt)]
-    requests = {}
-    for i in range(number):
-        longest = case.longest_prompt
-        length = rng.choice([1, 2, rng.randint(1, 32), rng.randint(1, longest), rng.randint(1, longest)])
-        kept = rng.randint(0, length) if rng.random() < case.shared else 0
-        own = [rng.randrange(16, VOCAB_SIZE) for _ in range(length - kept)]
-        abort_after = rng.choice([0, 1, 2, rng.randint(0, 200)]) if rng.random() < case.aborts else None
-        count, priority = rng.randint(1, case.longest_output), rng.randint(0, 2)
-        request = Request(common[:kept] + own, count, priority, abort_after, {}, case.layered)
-        if case.special is not None:
-            request.sampling = sampling(rng, case.special)
-            # vLLM wants no more tokens than may come.
-            request.count = max(request.count, request.sampling.get("min_tokens", 0))
-        if rng.random() < case.stops:
-            request.sampling["stop_token_ids"] = [rng.choice(request.expected())]
-            request.sampling.pop("min_tokens", None)
-        requests[f"r{i}"] = request
+    """``number`` requests by id; the last ones come first."""
+    common = _tokens(rng, case.longest_prompt)
+    requests = {f"r{i}": _random_request(case, rng, common) for i in range(number)}
+    if case.preempts:
+        requests |= dict(zip(list(requests)[::-1], _crowd(case, rng), strict=False))
     return requests
+
+
+def _tokens(rng, number):
+    return [rng.randrange(16, VOCAB_SIZE) for _ in range(number)]
+
+
+def _random_request(case, rng, common):
+    longest = case.longest_prompt
+    length = rng.choice([1, 2, rng.randint(1, 32), rng.randint(1, longest), rng.randint(1, longest)])
+    kept = rng.randint(0, length) if rng.random() < case.shared else 0
+    prompt = common[:kept] + _tokens(rng, length - kept)
+    abort_after = rng.choice([0, 1, 2, rng.randint(0, 200)]) if rng.random() < case.aborts else None
+    count, priority = rng.randint(1, case.longest_output), rng.randint(0, 2)
+    request = Request(prompt, count, priority, abort_after, {}, case.layered)
+    if case.special is not None:
+        request.sampling = sampling(rng, case.special)
+        # vLLM wants no more tokens than may come.
+        request.count = max(request.count, request.sampling.get("min_tokens", 0))
+    if rng.random() < case.stops:
+        request.sampling["stop_token_ids"] = [rng.choice(request.expected())]
+        request.sampling.pop("min_tokens", None)
+    return request
+
+
+def _crowd(case, rng):
+    """A request for every slot, which start together and outgrow the pages of the tight cases, whatever the seed."""
+    slots = case.engine_options()["max_num_seqs"] * case.lanes
+    return [Request(_tokens(rng, 40), 120, rng.randint(0, 2), None, {}, case.layered) for _ in range(slots)]
 
 
 def soak(running, case, seed, number):
