@@ -29,7 +29,8 @@ class Rope:
     """What a checkpoint's configuration says about its rotary embedding."""
 
     kind: str
-    head_dim: int
+    dim: int
+    """How many of a head's dimensions are rotated, the first ones."""
     theta: float
     max_positions: int
     values: Mapping[str, Any]
@@ -42,12 +43,12 @@ class Rope:
         kind = values.get("rope_type") or values.get("type") or "default"
         if kind not in _KINDS:
             raise UnsupportedRope(found=f"rope_type {kind!r}", known=", ".join(_KINDS))
-        if (part := values.get("partial_rotary_factor", 1.0)) != 1.0:
-            raise UnsupportedRope(found=f"partial_rotary_factor {part}", known="rotation of the whole head")
+        part = values.get("partial_rotary_factor") or getattr(hf_config, "partial_rotary_factor", None) or 1.0
+        head_dim = getattr(hf_config, "head_dim", None) or hf_config.hidden_size // hf_config.num_attention_heads
         theta = values.get("rope_theta") or getattr(hf_config, "rope_theta", None) or 10000.0
         return cls(
             kind=kind,
-            head_dim=getattr(hf_config, "head_dim", None) or hf_config.hidden_size // hf_config.num_attention_heads,
+            dim=int(head_dim * part),
             theta=float(theta),
             max_positions=hf_config.max_position_embeddings,
             values=values,
@@ -63,13 +64,13 @@ class Rope:
         return self.values.get("original_max_position_embeddings") or self.max_positions
 
     def exponents(self) -> torch.Tensor:
-        return torch.arange(0, self.head_dim, 2, dtype=torch.float32) / self.head_dim
+        return torch.arange(0, self.dim, 2, dtype=torch.float32) / self.dim
 
 
 def inverse_frequencies(rope: Rope, lengths: torch.Tensor | None = None) -> tuple[torch.Tensor, float]:
-    """The inverse frequencies, float32 [head_dim / 2], and the factor that scales cosine and sine.
+    """The inverse frequencies, float32 [dim / 2], and the factor that scales cosine and sine.
 
-    With ``lengths`` [t], for kinds that vary: [t, head_dim / 2], for sequences of those lengths.
+    With ``lengths`` [t], for kinds that vary: [t, dim / 2], for sequences of those lengths.
     """
     return _KINDS[rope.kind](rope, lengths)
 
@@ -88,7 +89,7 @@ def _dynamic(rope: Rope, lengths: torch.Tensor | None) -> tuple[torch.Tensor, fl
     plain, scale = _default(rope, lengths)
     if lengths is None:
         return plain, scale
-    factor, dim = rope.values["factor"], rope.head_dim
+    factor, dim = rope.values["factor"], rope.dim
     stretch = factor * lengths / rope.max_positions - (factor - 1)
     base = rope.theta * stretch.clamp(min=1.0) ** (dim / (dim - 2))
     grown = 1.0 / (base[:, None] ** rope.exponents())
@@ -120,7 +121,7 @@ def _llama3(rope: Rope, lengths: torch.Tensor | None) -> tuple[torch.Tensor, flo
 
 
 def _yarn(rope: Rope, _lengths: torch.Tensor | None) -> tuple[torch.Tensor, float]:
-    values, dim, original = rope.values, rope.head_dim, rope.original_positions
+    values, dim, original = rope.values, rope.dim, rope.original_positions
     factor = values.get("factor") or rope.max_positions / original
 
     def turns_at(rotations: float) -> float:

@@ -14,7 +14,7 @@ from vllm_tt.host.rotary import RotaryEmbedding, rotate
 
 
 def rope(kind: str = "default", **values: float) -> Rope:
-    return Rope(kind=kind, head_dim=8, theta=100.0, max_positions=16, values=values)
+    return Rope(kind=kind, dim=8, theta=100.0, max_positions=16, values=values)
 
 
 def test_rotation_turns_pairs_by_position_times_frequency() -> None:
@@ -27,6 +27,14 @@ def test_rotation_turns_pairs_by_position_times_frequency() -> None:
     expected = torch.complex(heads[..., :4], heads[..., 4:]) * turns
     torch.testing.assert_close(found, torch.cat((expected.real, expected.imag), -1))
     assert torch.equal(found[0], heads[0]), "position 0 is not turned"
+
+
+def test_dimensions_past_the_rotated_ones_stay() -> None:
+    positions = torch.tensor([2, 5])
+    heads, rotation = torch.randn(2, 3, 20), RotaryEmbedding(rope())(positions, positions + 1, torch.float32)
+    found = rotate(heads, rotation)
+    assert torch.equal(found[..., :8], rotate(heads[..., :8], rotation))
+    assert torch.equal(found[..., 8:], heads[..., 8:])
 
 
 def test_the_attention_factor_scales_and_the_dtype_is_the_models() -> None:

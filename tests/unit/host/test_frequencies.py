@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ SCALINGS: list[dict[str, Any]] = [
     {"rope_type": "longrope", **LONGROPE},
     {"rope_type": "longrope", **LONGROPE, "attention_factor": 1.1},
 ]
+SCALINGS += [scaling | {"partial_rotary_factor": 0.25} for scaling in SCALINGS if scaling["rope_type"] != "longrope"]
 
 
 def config(scaling: dict[str, Any] | None, **settings: Any) -> LlamaConfig:
@@ -75,31 +77,28 @@ def test_older_and_newer_configurations_are_read(attributes: dict[str, Any], exp
         setattr(settings, name, value)
     rope = Rope.from_config(settings)
     assert (rope.kind, rope.theta) == expected
-    assert rope.head_dim == 64
+    assert rope.dim == 64
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    "attributes",
     [
-        (
-            {"rope_type": "proportional", "rope_theta": 1e4},
-            (
-                "The checkpoint's rotary embedding declares rope_type 'proportional'; the host blocks support "
-                "default, linear, dynamic, llama3, yarn, longrope."
-            ),
-        ),
-        (
-            {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
-            (
-                "The checkpoint's rotary embedding declares partial_rotary_factor 0.5; the host blocks support "
-                "rotation of the whole head."
-            ),
-        ),
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25}},
+        {"rope_scaling": None, "rope_theta": 1e4, "partial_rotary_factor": 0.25},
     ],
+    ids=["newer", "older"],
 )
-def test_other_kinds_are_refused(parameters: dict[str, Any], message: str) -> None:
-    class Config:
-        rope_parameters = parameters
+def test_part_of_a_head_may_be_rotated(attributes: dict[str, Any]) -> None:
+    settings = SimpleNamespace(hidden_size=512, num_attention_heads=8, max_position_embeddings=2048, **attributes)
+    rope = Rope.from_config(settings)
+    assert rope.dim == 16
+    torch.testing.assert_close(inverse_frequencies(rope)[0], 1e4 ** -(torch.arange(0, 16, 2) / 16))
 
+
+def test_other_kinds_are_refused() -> None:
+    message = (
+        "The checkpoint's rotary embedding declares rope_type 'proportional'; the host blocks support "
+        "default, linear, dynamic, llama3, yarn, longrope."
+    )
     with pytest.raises(UnsupportedRope, match=f"^{re.escape(message)}$"):
-        Rope.from_config(Config())
+        Rope.from_config(SimpleNamespace(rope_parameters={"rope_type": "proportional", "rope_theta": 1e4}))
