@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -9,24 +10,50 @@ from torch import nn
 from vllm_tt.host.rotary import rotate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
     from vllm_tt.host.kv_cache import PagedKV
     from vllm_tt.host.step import Step
 
-__all__ = ["PagedAttention"]
+__all__ = ["AttentionOptions", "PagedAttention"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttentionOptions:
+    """What some architectures do otherwise than Llama; the defaults are Llama's."""
+
+    head_norm: Callable[[int], nn.Module] | None = None
+    """Makes ``q_norm`` and ``k_norm``, for heads of the size it is given, before rotation."""
+    scale: float | None = None
+    """Of the scores; one over the root of the head size if not given."""
+    window: int | None = None
+    """How many tokens each may see, itself among them; all that came before it if not given."""
 
 
 class PagedAttention(nn.Module):
     """Projections, rotation, cache update and attention, with the parameter names of Llama checkpoints."""
 
-    def __init__(self, hidden_size: int, *, heads: int, kv_heads: int, head_dim: int, bias: bool) -> None:
+    def __init__(
+        self,
+        hidden_size: int,
+        *,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        bias: bool,
+        options: AttentionOptions = AttentionOptions(),
+    ) -> None:
         super().__init__()
         self.head_dim = head_dim
+        self.scale, self.window = options.scale, options.window
         self.q_proj = nn.Linear(hidden_size, heads * head_dim, bias=bias)
         self.k_proj = nn.Linear(hidden_size, kv_heads * head_dim, bias=bias)
         self.v_proj = nn.Linear(hidden_size, kv_heads * head_dim, bias=bias)
         self.o_proj = nn.Linear(heads * head_dim, hidden_size, bias=bias)
+        norm = options.head_norm or nn.Identity
+        self.q_norm, self.k_norm = norm(head_dim), norm(head_dim)
 
     def forward(
         self, hidden: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor], step: Step, cache: PagedKV
@@ -35,6 +62,7 @@ class PagedAttention(nn.Module):
         queries, keys, values = (
             project(hidden).view(len(hidden), -1, self.head_dim) for project in (self.q_proj, self.k_proj, self.v_proj)
         )
-        cache.write(step.cells, rotate(keys, rotation), values)
-        attended = step.attend(rotate(queries, rotation), cache)
+        queries, keys = rotate(self.q_norm(queries), rotation), rotate(self.k_norm(keys), rotation)
+        cache.write(step.cells, keys, values)
+        attended = step.attend(queries, cache, scale=self.scale, window=self.window)
         return self.o_proj(attended.reshape(len(hidden), -1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-__all__ = ["RMSNorm"]
+__all__ = ["OffsetRMSNorm", "RMSNorm"]
 
 
 class RMSNorm(nn.Module):
@@ -17,6 +17,21 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        wide = hidden.float()
-        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
-        return self.weight * wide.to(hidden.dtype)
+        return self.weight * _unit(hidden.float(), self.eps).to(hidden.dtype)
+
+
+class OffsetRMSNorm(nn.Module):
+    """Normalises and scales in float32, by weights that are stored as what they differ from one (Gemma)."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(size))
+        self.eps = eps
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return (_unit(hidden.float(), self.eps) * (1.0 + self.weight.float())).to(hidden.dtype)
+
+
+def _unit(wide: torch.Tensor, eps: float) -> torch.Tensor:
+    """``wide`` with a mean square of one in its last dimension."""
+    return wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)

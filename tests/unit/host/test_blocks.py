@@ -9,7 +9,7 @@ import torch
 
 from vllm_tt.host.frequencies import Rope
 from vllm_tt.host.mlp import GatedMLP, UnsupportedActivation
-from vllm_tt.host.norm import RMSNorm
+from vllm_tt.host.norm import OffsetRMSNorm, RMSNorm
 from vllm_tt.host.rotary import RotaryEmbedding, rotate
 
 
@@ -63,6 +63,18 @@ def test_norm_scales_to_unit_mean_square(dtype: torch.dtype) -> None:
     expected = torch.nn.functional.rms_norm(hidden.double(), (64,), norm.weight.double(), 1e-5)
     tolerance = 1e-5 if dtype == torch.float32 else 0.02
     torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_norm_of_weights_around_one_scales_in_float32(dtype: torch.dtype) -> None:
+    norm = OffsetRMSNorm(64, 1e-5).to(dtype)
+    hidden = (torch.randn(5, 64) * 30).to(dtype)
+    plain = torch.nn.functional.rms_norm(hidden.float(), (64,), eps=1e-5)
+    torch.testing.assert_close(norm(hidden), plain.to(dtype), rtol=1e-5, atol=1e-5)
+    with torch.no_grad():
+        norm.weight.copy_(torch.linspace(-0.5, 2, 64))
+    expected = (plain * (1 + norm.weight.float())).to(dtype)
+    torch.testing.assert_close(norm(hidden), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -26,27 +28,36 @@ class Sequences:
             row[-(-length // PAGE) :] = 0
         self.cache = PagedKV.allocate(len(pages) + 1, KV_HEADS, PAGE, SIZE, torch.float32)
 
-    def run(self, step: Step, parts: list[tuple[int, int, int]]) -> list[torch.Tensor]:
+    def run(self, step: Step, parts: list[tuple[int, int, int]], **how: float) -> list[torch.Tensor]:
         """Write and attend (row, start, end) parts; the outputs of each."""
         pick = [[rows[i][start:end] for i, start, end in parts] for rows in (self.keys, self.values, self.queries)]
         keys, values, queries = (torch.cat(rows) for rows in pick)
         self.cache.write(step.cells, keys, values)
-        out = step.attend(queries, self.cache)
+        out = step.attend(queries, self.cache, **how)
         return list(out.split([end - start for _, start, end in parts]))
 
-    def dense(self, row: int, start: int, end: int) -> torch.Tensor:
+    def lose(self, row: int, position: int, window: int) -> None:
+        """Others take the pages that nothing from ``position`` on sees; in the table they are null."""
+        behind = max(position + 1 - window, 0) // PAGE
+        for page in [*self.table[row, :behind].tolist(), 0]:
+            self.cache.keys[page], self.cache.values[page] = 1e4, 1e4
+        self.table[row, :behind] = 0
+
+    def dense(self, row: int, start: int, end: int, *, scale: float = SIZE**-0.5, window: int = 10**9) -> torch.Tensor:
         """Attention of positions start to end, one query at a time."""
         group = HEADS // KV_HEADS
         out = torch.empty(end - start, HEADS, SIZE)
         for position in range(start, end):
             for head in range(HEADS):
-                keys = self.keys[row][: position + 1, head // group]
-                weights = (keys @ self.queries[row][position, head] / SIZE**0.5).softmax(0)
-                out[position - start, head] = weights @ self.values[row][: position + 1, head // group]
+                seen = slice(max(position + 1 - window, 0), position + 1)
+                weights = (self.keys[row][seen, head // group] @ self.queries[row][position, head] * scale).softmax(0)
+                out[position - start, head] = weights @ self.values[row][seen, head // group]
         return out
 
 
-def prefill(sequences: Sequences, parts: list[tuple[int, int, int]]) -> tuple[PrefillStep, list[torch.Tensor]]:
+def prefill(
+    sequences: Sequences, parts: list[tuple[int, int, int]], **how: float
+) -> tuple[PrefillStep, list[torch.Tensor]]:
     ends = np.array([end for _, _, end in parts], dtype=np.int64)
     tokens = torch.arange(len(parts) * int(ends.max()), dtype=torch.int32).view(len(parts), -1)
     step = PrefillStep.build(
@@ -56,7 +67,7 @@ def prefill(sequences: Sequences, parts: list[tuple[int, int, int]]) -> tuple[Pr
         ends,
         PAGE,
     )
-    return step, sequences.run(step, parts)
+    return step, sequences.run(step, parts, **how)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +87,57 @@ def test_prefill_equals_dense_attention(steps: list[list[tuple[int, int, int]]])
         for part, out in zip(parts, outs, strict=True):
             torch.testing.assert_close(out, sequences.dense(*part), rtol=1e-5, atol=1e-5)
     assert not sequences.cache.keys[0].any(), "nothing was written to the null page"
+
+
+@pytest.mark.parametrize("window", [1, 3, 4, 6, 8, 13, 30])
+def test_windows_in_prompts_and_chunks(window: int) -> None:
+    sequences = Sequences([29, 30, 9])
+    for parts in [(0, 0, 11), (1, 0, 30)], [(0, 11, 12), (2, 0, 3)], [(0, 12, 25), (2, 3, 9)], [(0, 25, 29)]:
+        for row, start, _ in parts:
+            sequences.lose(row, start, window)
+        _, outs = prefill(sequences, parts, window=window)
+        for part, out in zip(parts, outs, strict=True):
+            torch.testing.assert_close(out, sequences.dense(*part, window=window), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("window", [1, 3, 4, 6, 8, 13, 40])
+def test_windows_in_decode(window: int) -> None:
+    lengths = [1, 2, 5, 17, 31, 30, 4, 13]
+    sequences = Sequences(lengths)
+    prefill(sequences, [(row, 0, length - 1) for row, length in enumerate(lengths) if length > 1])
+    for row, length in enumerate(lengths):
+        sequences.lose(row, length - 1, window)
+    start_pos = torch.tensor(lengths, dtype=torch.int32) - 1
+    step = DecodeStep.build(torch.zeros(len(lengths), 1).int(), sequences.table, start_pos, PAGE)
+    parts = [(row, length - 1, length) for row, length in enumerate(lengths)]
+    for part, out in zip(parts, sequences.run(step, parts, window=window), strict=True):
+        torch.testing.assert_close(out, sequences.dense(*part, window=window), rtol=1e-5, atol=1e-5)
+
+
+def test_layers_of_a_step_may_see_and_scale_differently() -> None:
+    sequences = Sequences([21, 10])
+    prefill(sequences, [(0, 0, 20), (1, 0, 9)])
+    step = DecodeStep.build(torch.zeros(2, 1).int(), sequences.table, torch.tensor([20, 9]).int(), PAGE)
+    parts = [(0, 20, 21), (1, 9, 10)]
+    for how in {"window": 5}, {}, {"window": 12, "scale": 0.1}, {"scale": 2.0}, {"window": 5}:
+        for part, out in zip(parts, sequences.run(step, parts, **how), strict=True):
+            torch.testing.assert_close(out, sequences.dense(*part, **how), rtol=1e-5, atol=1e-5)
+
+
+def test_a_windowed_decode_reads_its_windows_pages_alone() -> None:
+    sequences = Sequences([32, 31])
+    step = DecodeStep.build(torch.zeros(2, 1).int(), sequences.table, torch.tensor([31, 30]).int(), PAGE)
+    sequences.run(step, [(0, 31, 32), (1, 30, 31)], window=6)
+    (group,) = step.classes[6]
+    assert group.pages.tolist() == sequences.table[:, 6:].tolist()
+
+
+def test_each_layer_has_the_step_with_its_table() -> None:
+    step, _ = prefill(Sequences([13, 4]), [(1, 0, 4)])
+    assert step.of_layer(3) is step
+    other, _ = prefill(Sequences([13, 4], seed=1), [(1, 0, 4)])
+    several = replace(step, layers=(other, step, other))
+    assert [several.of_layer(i) for i in range(3)] == [other, step, other]
 
 
 def test_a_prefill_step_knows_its_tokens() -> None:
