@@ -37,9 +37,13 @@ class Rope:
     """The scaling's own numbers: ``factor``, ``low_freq_factor``, ..."""
 
     @classmethod
-    def from_config(cls, hf_config: Any) -> Rope:
-        """Read ``rope_parameters``, or the older ``rope_scaling`` beside ``rope_theta``."""
+    def from_config(cls, hf_config: Any, layer_type: str | None = None) -> Rope:
+        """Read ``rope_parameters``, or the older ``rope_scaling`` beside ``rope_theta``.
+
+        ``layer_type``: whose parameters, in a configuration that has some for each type of layer.
+        """
         values = dict(getattr(hf_config, "rope_parameters", None) or getattr(hf_config, "rope_scaling", None) or {})
+        values = values if layer_type is None else values[layer_type]
         kind = values.get("rope_type") or values.get("type") or "default"
         if kind not in _KINDS:
             raise UnsupportedRope(found=f"rope_type {kind!r}", known=", ".join(_KINDS))

@@ -26,6 +26,7 @@ class Update:
     tokens: torch.Tensor | None
     positions: torch.Tensor | None
     page_table: torch.Tensor | None
+    page_tables_per_layer: list[torch.Tensor] | None
     params: tuple[RowParams, ...] | None
     reset: bool
     prompt_tokens: torch.Tensor | None
@@ -39,6 +40,7 @@ class DecodeInputs:
     tokens: torch.Tensor
     page_table: torch.Tensor
     start_pos: torch.Tensor
+    page_tables_per_layer: Sequence[torch.Tensor] | None = None
     sampling_params: DeviceSamplingParams | None = None
     logits_rows: Sequence[int] | None = None
     prompt_tokens: torch.Tensor | None = None
@@ -52,10 +54,13 @@ class DecodeInputs:
         """Copies of what is to be loaded: the caller may use its own again."""
         params = self.sampling_params if self.reload_sampling_params else None
         reset = self.reset_sampling_state and self.sampling_params is not None
+        tables = [self.page_table, *(self.page_tables_per_layer or ())]
+        page_table, *per_layer = _copies(tables) if self.reload_inputs or self.reload_page_table else [None]
         return Update(
             tokens=self.tokens.clone() if self.reload_inputs else None,
             positions=self.start_pos.clone() if self.reload_inputs else None,
-            page_table=self.page_table.clone() if self.reload_inputs or self.reload_page_table else None,
+            page_table=page_table,
+            page_tables_per_layer=per_layer or None,
             params=RowParams.of(params) if params is not None else None,
             reset=reset,
             prompt_tokens=_copy(self.prompt_tokens) if reset else None,
@@ -73,6 +78,8 @@ class Resident:
         """[B]; -1 for an idle slot."""
         self.page_table = torch.zeros((0, 0), dtype=torch.int32)
         """[B, W]"""
+        self.page_tables_per_layer: list[torch.Tensor] | None = None
+        """Those of the layers, which share tensors as they were sent; None where all have the one above."""
         self.live: list[int] = []
         """The slots that are not idle."""
         self._sampler = sampler
@@ -83,7 +90,7 @@ class Resident:
             self.tokens, self.positions = update.tokens, update.positions
             self.live = (self.positions >= 0).nonzero().flatten().tolist()
         if update.page_table is not None:
-            self.page_table = update.page_table
+            self.page_table, self.page_tables_per_layer = update.page_table, update.page_tables_per_layer
         if update.params is not None:
             self._sampler.load(update.params)
         if update.reset:
@@ -100,3 +107,9 @@ class Resident:
 
 def _copy(tensor: torch.Tensor | None) -> torch.Tensor | None:
     return None if tensor is None else tensor.clone()
+
+
+def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Copies that are shared as ``tensors`` are."""
+    copies = {key: tensor.clone() for key, tensor in {id(tensor): tensor for tensor in tensors}.items()}
+    return [copies[id(tensor)] for tensor in tensors]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig
+from transformers import Gemma3TextConfig, LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from vllm_tt.host.frequencies import Rope, UnsupportedRope, inverse_frequencies
@@ -93,6 +93,18 @@ def test_part_of_a_head_may_be_rotated(attributes: dict[str, Any]) -> None:
     rope = Rope.from_config(settings)
     assert rope.dim == 16
     torch.testing.assert_close(inverse_frequencies(rope)[0], 1e4 ** -(torch.arange(0, 16, 2) / 16))
+
+
+def test_each_type_of_layer_may_have_its_own() -> None:
+    settings = Gemma3TextConfig(
+        rope_parameters={
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        }
+    )
+    full, local = (Rope.from_config(settings, layer_type) for layer_type in ("full_attention", "sliding_attention"))
+    assert (full.kind, full.theta, full.values["factor"]) == ("linear", 1e6, 8.0)
+    assert (local.kind, local.theta) == ("default", 1e4)
 
 
 def test_other_kinds_are_refused() -> None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -52,6 +54,23 @@ def test_a_page_table_is_loaded_alone(resident):
     resident.load(inputs(page=9, **NOTHING | {"reload_page_table": True}).update())
     assert resident.page_table.unique().tolist() == [9]
     assert resident.positions.tolist() == [5, -1, 7]
+
+
+def test_the_tables_of_all_layers_are_loaded_together(resident):
+    main, windowed = torch.full((3, 2), 1, dtype=torch.int32), torch.full((3, 3), 2, dtype=torch.int32)
+    given = {"page_table": main, "page_tables_per_layer": [windowed, windowed, main]}
+    resident.load(replace(inputs(), **given).update())
+    held = resident.page_tables_per_layer
+    assert [table.unique().tolist() for table in held] == [[2], [2], [1]]
+    assert held[2] is resident.page_table, "shared as they came"
+    assert held[0] is held[1]
+    main[:], windowed[:] = 8, 9
+    resident.load(replace(inputs(**NOTHING), **given).update())
+    assert resident.page_tables_per_layer is held
+    assert [table.unique().tolist() for table in held] == [[2], [2], [1]], "the device has its own"
+    resident.load(replace(inputs(**NOTHING | {"reload_page_table": True}), **given).update())
+    assert [table.unique().tolist() for table in resident.page_tables_per_layer] == [[9], [9], [8]]
+    assert resident.page_table.unique().tolist() == [8]
 
 
 def test_new_inputs_take_slots_in_and_out(resident):
