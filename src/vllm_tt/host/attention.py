@@ -30,6 +30,8 @@ class AttentionOptions:
     """Of the scores; one over the root of the head size if not given."""
     window: int | None = None
     """How many tokens each may see, itself among them; all that came before it if not given."""
+    gated: bool = False
+    """``q_proj`` gives, for each head, a query and a gate; the sigmoid of the gate scales what was attended."""
 
 
 class PagedAttention(nn.Module):
@@ -46,9 +48,9 @@ class PagedAttention(nn.Module):
         options: AttentionOptions = AttentionOptions(),
     ) -> None:
         super().__init__()
-        self.head_dim = head_dim
-        self.scale, self.window = options.scale, options.window
-        self.q_proj = nn.Linear(hidden_size, heads * head_dim, bias=bias)
+        self.heads, self.head_dim = heads, head_dim
+        self.scale, self.window, self.gated = options.scale, options.window, options.gated
+        self.q_proj = nn.Linear(hidden_size, heads * head_dim * (2 if options.gated else 1), bias=bias)
         self.k_proj = nn.Linear(hidden_size, kv_heads * head_dim, bias=bias)
         self.v_proj = nn.Linear(hidden_size, kv_heads * head_dim, bias=bias)
         self.o_proj = nn.Linear(heads * head_dim, hidden_size, bias=bias)
@@ -59,10 +61,12 @@ class PagedAttention(nn.Module):
         self, hidden: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor], step: Step, cache: PagedKV
     ) -> torch.Tensor:
         """From and to hidden states [t, hidden size]."""
-        queries, keys, values = (
-            project(hidden).view(len(hidden), -1, self.head_dim) for project in (self.q_proj, self.k_proj, self.v_proj)
-        )
+        queries = self.q_proj(hidden).view(len(hidden), self.heads, -1)
+        queries, gate = queries.chunk(2, dim=-1) if self.gated else (queries, None)
+        keys, values = (project(hidden).view(len(hidden), -1, self.head_dim) for project in (self.k_proj, self.v_proj))
         queries, keys = rotate(self.q_norm(queries), rotation), rotate(self.k_norm(keys), rotation)
         cache.write(step.cells, keys, values)
         attended = step.attend(queries, cache, scale=self.scale, window=self.window)
+        if gate is not None:
+            attended = attended * gate.sigmoid()
         return self.o_proj(attended.reshape(len(hidden), -1))
