@@ -80,6 +80,7 @@ ORDER = {
         "sampler",
         "resident",
         "device",
+        "adapter",
     ],
     "models": [
         "loader",

@@ -34,6 +34,7 @@ NOT_ADAPTERS = frozenset({"abc", "builtins", "enum", "torch", "ttnn", "typing", 
 """Libraries whose classes an adapter may derive from and that know nothing of the adapter contract."""
 
 _MAX_HOPS = 32
+_PACKAGE = Path(__file__).parents[1]
 _BUILTINS = frozenset(dir(builtins))
 
 
@@ -89,6 +90,8 @@ def find_module(module: str, search: Sequence[str] | None) -> Path | None:
 class SourceTree:
     """The modules under some folders (``sys.path`` for None).
 
+    Those of this package are in every tree: bundles derive from its classes.
+
     ``outside``: modules and packages that are not looked into, beside the standard library.
     ``installed_first``: an absolute import means an installed module where there is one, as it does
     for a folder at the end of ``sys.path``.
@@ -132,7 +135,7 @@ class SourceTree:
 
     def names(self, module: str) -> _Names | None:
         """What a module of the tree binds; None when it is not in the tree or not Python text."""
-        file = find_module(module, self._search)
+        file = find_module(module, [str(_PACKAGE.parent)] if _is_ours(module) else self._search)
         if file is None or file.suffix != ".py":
             return None
         try:
@@ -154,7 +157,8 @@ class SourceTree:
         owner, _, last = ".".join(part for part in (source.module, source.name, rest) if part).rpartition(".")
         if hops == 0:
             return Outside()
-        if self._is_outside(owner) or (source.absolute and self._is_installed(owner.partition(".")[0])):
+        installed = source.absolute and not _is_ours(owner) and self._is_installed(owner.partition(".")[0])
+        if installed or self._is_outside(owner):
             return Outside(name=f"{owner}.{last}")
         return self.find(owner, last, hops - 1)
 
@@ -168,6 +172,10 @@ class SourceTree:
         places = [spec.origin or "", *(spec.submodule_search_locations or ())]
         own = [Path(folder) for folder in self._search or ()]
         return not any(Path(place).is_relative_to(folder) for place in places for folder in own)
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == _PACKAGE.name
 
 
 @lru_cache(maxsize=16)

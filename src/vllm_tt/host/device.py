@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vllm_tt.host.resident import Update
 
     Prefill: TypeAlias = Callable[[], torch.Tensor]
-    Decode: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+    Decode: TypeAlias = Callable[[Resident], torch.Tensor]
 
 __all__ = ["HostDevice"]
 
@@ -65,8 +65,8 @@ class HostDevice:
         """Submit a decode. Its result, later, is what `Adapter.decode_forward` returns when it reads at once.
 
         ``inputs`` are the arguments of that call, as far as `DecodeInputs` has them. In its turn
-        ``compute(tokens [B, 1], positions [B], page table [B, W])`` gives the logits, float32 [t, V], of the slots
-        that are not at position -1.
+        ``compute(held)`` gives, of what the device then holds, the logits, float32 [t, V], of the slots that are not at
+        position -1.
         """
         given = DecodeInputs(**inputs)
         update, sampled, rows = given.update(), given.sampling_params is not None, list(given.logits_rows or ())
@@ -86,7 +86,7 @@ class HostDevice:
         held.load(update)
         logits = torch.zeros(0, self._vocab_size)
         if held.live:
-            logits = compute(held.tokens, held.positions, held.page_table)
+            logits = compute(held)
         if logits_rows is not None:
             return held.sample(logits, logits_rows).returned()
         out = torch.zeros(len(held.tokens), 1, self._vocab_size)

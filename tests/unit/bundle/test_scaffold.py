@@ -13,6 +13,7 @@ from vllm_tt import __version__
 from vllm_tt._data import data_path
 from vllm_tt.bundle.scaffold import BadChoice, LaunchNeedsWeights, NewBundle, TargetNotEmpty, files, write
 from vllm_tt.contract import CALLS
+from vllm_tt.host import adapter
 
 TREES = Path(__file__).parents[2] / "scaffold"
 NEW = {
@@ -43,14 +44,20 @@ def test_the_whole_tree(template, tmp_path):
     assert texts == expected
 
 
-@pytest.mark.parametrize("template", ["host", "ttnn"])
-def test_adapters_have_the_methods_that_the_contract_needs(template):
-    tree = ast.parse(files(NEW[template])["generator_vllm.py"])
-    adapter = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "NovelForCausalLM")
-    methods = {node.name: node.args for node in adapter.body if isinstance(node, ast.FunctionDef)}
-    needed = {call.method for call in CALLS if call.needed in ("always", "enable_model_warmup")}
-    if template == "ttnn":
-        needed = {call.method for call in CALLS} - {"get_kv_cache_spec", "allocate_kv_cache_per_layer"}
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (files(NEW["ttnn"])["generator_vllm.py"], "NovelForCausalLM"),
+        # what the host template's class derives from
+        (Path(adapter.__file__).read_text("utf-8"), "HostAdapter"),
+    ],
+    ids=["ttnn", "host"],
+)
+def test_adapters_have_the_methods_of_the_contract(text, name):
+    tree = ast.parse(text)
+    found = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    methods = {node.name: node.args for node in found.body if isinstance(node, ast.FunctionDef)}
+    needed = {call.method for call in CALLS} - {"get_kv_cache_spec", "allocate_kv_cache_per_layer"}
     assert needed <= methods.keys()
     for call in CALLS:
         if call.method in methods:

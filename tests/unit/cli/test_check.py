@@ -47,12 +47,11 @@ def test_the_oracle_passes_row_by_row(oracle_model):
 def test_a_failed_row_shows_the_smallest_case(tmp_path):
     CliRunner().invoke(main, ["new", str(tmp_path / "b"), "--arch", "LlamaForCausalLM"])
     file = tmp_path / "b" / "generator_vllm.py"
-    file.write_text(
-        file.read_text().replace(
-            "step = DecodeStep.build(tokens, table, positions, ",
-            "step = DecodeStep.build(tokens, table, positions.clamp(max=6), ",
-        )
-    )
+    wrong = """
+    def decode_forward(self, *, start_pos, **inputs):
+        return super().decode_forward(start_pos=start_pos.clamp(max=6), **inputs)
+"""
+    file.write_text(file.read_text() + wrong)
     result = run(tmp_path / "b", "--model", tiny_llama.write_checkpoint(tmp_path / "model"), "--block-size", 8)
     lines = result.stdout.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("FAIL"))

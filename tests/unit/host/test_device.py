@@ -18,7 +18,8 @@ class Counting:
     def __init__(self, go=None):
         self.seen, self.go = [], go
 
-    def __call__(self, tokens, positions, page_table):
+    def __call__(self, held):
+        tokens, positions, page_table = held.tokens, held.positions, held.page_table
         if self.go is not None:
             assert self.go.wait(20)
         self.seen.append((tokens.flatten().tolist(), positions.tolist(), page_table[:, 0].tolist()))
@@ -61,7 +62,7 @@ def test_the_caller_goes_on_while_the_device_computes(device):
     """Both are in their own half at once: each waits for the other there."""
     met = threading.Barrier(2, timeout=20)
 
-    def compute(tokens, positions, page_table):
+    def compute(held):
         met.wait()
         return torch.zeros(2, VOCAB)
 
