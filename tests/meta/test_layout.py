@@ -71,6 +71,8 @@ ORDER = {
         "mlp",
         "kv_cache",
         "step",
+        "slot_state",
+        "delta_net",
         "attention",
         "checkpoint",
         "weights",

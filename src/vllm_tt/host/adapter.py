@@ -138,8 +138,9 @@ class HostAdapter:
         **sampling: Any,
     ) -> Any:
         """Logits [n, 1, V], or what ``sampling`` (sampling_params, logits_rows) asks for."""
-        table = self.pages_of_lanes(page_table, torch.tensor(empty_slots), kv_cache)
-        step = PrefillStep.build(tokens, table, start_pos, prompt_lens, kv_cache[0].page_size)
+        slots = torch.tensor(empty_slots)
+        table = self.pages_of_lanes(page_table, slots, kv_cache)
+        step = PrefillStep.build(tokens, table, start_pos, prompt_lens, kv_cache[0].page_size, slots)
         compute = partial(self.model, step, kv_cache)
         return self.device.prefill(compute, tokens=tokens, prompt_lens=prompt_lens, **sampling)
 

@@ -35,7 +35,9 @@ class Step:
     cells: tuple[torch.Tensor, torch.Tensor]
     """Page and offset of each token in the KV cache."""
     last: torch.Tensor
-    """The tokens that logits are wanted for: one a row."""
+    """The last token of each row [rows], which logits are wanted for; a row's tokens follow one another."""
+    slots: torch.Tensor
+    """The device slot of each row, int64 [rows]."""
     layers: tuple[Step, ...] = ()
     """Where layers have page tables of their own: for each layer this step with its table."""
 
@@ -88,8 +90,9 @@ class PrefillStep(Step):
         starts: npt.NDArray[np.int64],
         ends: npt.NDArray[np.int64],
         page_size: int,
+        slots: torch.Tensor,
     ) -> PrefillStep:
-        """From the contract's ``prefill_forward``: row i computes ``tokens[i, starts[i]:ends[i]]``."""
+        """From the contract's ``prefill_forward``: row i, in ``slots[i]``, is ``tokens[i, starts[i]:ends[i]]``."""
         spans = list(zip(starts.tolist(), ends.tolist(), strict=True))
         positions = [torch.arange(start, end) for start, end in spans]
         pages = [page_table[i].long()[places // page_size] for i, places in enumerate(positions)]
@@ -102,6 +105,7 @@ class PrefillStep(Step):
             lengths=torch.from_numpy(ends).repeat_interleave(counts),
             cells=(torch.cat(pages), flat % page_size),
             last=bounds - 1,
+            slots=slots,
             page_size=page_size,
             prompts=tuple(
                 _Prompt(
@@ -148,8 +152,6 @@ class _SizeClass:
 class DecodeStep(Step):
     """One token for each decoding slot; idle slots are left out, so they cost nothing and write nothing."""
 
-    live: torch.Tensor
-    """The slot of each token [t]."""
     page_size: int
     page_table: torch.Tensor
     """Of the live slots [t, W]."""
@@ -171,7 +173,7 @@ class DecodeStep(Step):
             lengths=positions + 1,
             cells=(table[rows, positions // page_size], positions % page_size),
             last=rows,
-            live=live,
+            slots=live,
             page_size=page_size,
             page_table=table,
         )

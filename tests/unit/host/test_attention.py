@@ -39,6 +39,7 @@ def test_a_gate_norms_and_a_part_of_the_head_rotated() -> None:
         np.array([0]),
         np.array([LENGTH]),
         PAGE,
+        torch.tensor([0]),
     )
     rotation = RotaryEmbedding(Rope.from_config(config))(positions, step.lengths, torch.float32)
     found = ours(hidden, rotation, step, PagedKV.allocate(4, 2, PAGE, 16, torch.float32))

@@ -66,6 +66,7 @@ def prefill(
         np.array([start for _, start, _ in parts], dtype=np.int64),
         ends,
         PAGE,
+        torch.tensor([row for row, _, _ in parts]),
     )
     return step, sequences.run(step, parts, **how)
 
@@ -158,7 +159,7 @@ def test_decode_equals_dense_attention_whatever_the_lengths() -> None:
     table = torch.stack([sequences.table[row] if row is not None else torch.zeros(WIDTH).int() for row in order])
     tokens = torch.arange(len(order), dtype=torch.int32)[:, None]
     step = DecodeStep.build(tokens, table, start_pos, PAGE)
-    assert step.live.tolist() == step.tokens.tolist() == [0, 1, 3, 4, 6, 7, 8]
+    assert step.slots.tolist() == step.tokens.tolist() == [0, 1, 3, 4, 6, 7, 8]
     parts = [(row, lengths[row] - 1, lengths[row]) for row in order if row is not None]
     for part, out in zip(parts, sequences.run(step, parts), strict=True):
         torch.testing.assert_close(out, sequences.dense(*part), rtol=1e-5, atol=1e-5)
