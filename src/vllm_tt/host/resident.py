@@ -25,6 +25,7 @@ class Update:
 
     tokens: torch.Tensor | None
     positions: torch.Tensor | None
+    rope_deltas: torch.Tensor | None
     page_table: torch.Tensor | None
     page_tables_per_layer: list[torch.Tensor] | None
     params: tuple[RowParams, ...] | None
@@ -41,6 +42,7 @@ class DecodeInputs:
     page_table: torch.Tensor
     start_pos: torch.Tensor
     page_tables_per_layer: Sequence[torch.Tensor] | None = None
+    rope_deltas_all_users: Sequence[int | None] | None = None
     sampling_params: DeviceSamplingParams | None = None
     logits_rows: Sequence[int] | None = None
     prompt_tokens: torch.Tensor | None = None
@@ -59,6 +61,7 @@ class DecodeInputs:
         return Update(
             tokens=self.tokens.clone() if self.reload_inputs else None,
             positions=self.start_pos.clone() if self.reload_inputs else None,
+            rope_deltas=self._rope_deltas() if self.reload_inputs else None,
             page_table=page_table,
             page_tables_per_layer=per_layer or None,
             params=RowParams.of(params) if params is not None else None,
@@ -66,6 +69,9 @@ class DecodeInputs:
             prompt_tokens=_copy(self.prompt_tokens) if reset else None,
             output_tokens=_copy(self.output_tokens) if reset else None,
         )
+
+    def _rope_deltas(self) -> torch.Tensor:
+        return torch.tensor([delta or 0 for delta in self.rope_deltas_all_users or [0] * len(self.tokens)])
 
 
 class Resident:
@@ -76,6 +82,8 @@ class Resident:
         """[B, 1]"""
         self.positions = torch.zeros(0, dtype=torch.int32)
         """[B]; -1 for an idle slot."""
+        self.rope_deltas = torch.zeros(0, dtype=torch.int64)
+        """[B], what rotary positions are beyond positions; 0 in models where they are the same."""
         self.page_table = torch.zeros((0, 0), dtype=torch.int32)
         """[B, W]"""
         self.page_tables_per_layer: list[torch.Tensor] | None = None
@@ -89,6 +97,8 @@ class Resident:
         if update.tokens is not None and update.positions is not None:
             self.tokens, self.positions = update.tokens, update.positions
             self.live = (self.positions >= 0).nonzero().flatten().tolist()
+        if update.rope_deltas is not None:
+            self.rope_deltas = update.rope_deltas
         if update.page_table is not None:
             self.page_table, self.page_tables_per_layer = update.page_table, update.page_tables_per_layer
         if update.params is not None:

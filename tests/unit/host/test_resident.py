@@ -73,6 +73,15 @@ def test_the_tables_of_all_layers_are_loaded_together(resident):
     assert resident.page_table.unique().tolist() == [8]
 
 
+def test_rotary_deltas_are_those_of_the_last_inputs(resident):
+    resident.load(inputs(rope_deltas_all_users=[-7, None, 0]).update())
+    assert resident.rope_deltas.tolist() == [-7, 0, 0]
+    resident.load(inputs(rope_deltas_all_users=[5, 5, 5], **NOTHING | {"reload_page_table": True}).update())
+    assert resident.rope_deltas.tolist() == [-7, 0, 0]
+    resident.load(inputs(rope_deltas_all_users=None).update())
+    assert resident.rope_deltas.tolist() == [0, 0, 0]
+
+
 def test_new_inputs_take_slots_in_and_out(resident):
     resident.load(inputs().update())
     resident.load(inputs(positions=(-1, 3, 7), page=5, **NOTHING | {"reload_inputs": True}).update())
