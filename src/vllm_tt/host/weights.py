@@ -37,22 +37,29 @@ class UnsupportedTensor(ConfigError):
     """
 
 
-def load_weights(module: nn.Module, folder: Path, tied: Mapping[str, str] | None = None) -> None:
+def load_weights(
+    module: nn.Module,
+    folder: Path,
+    tied: Mapping[str, str] | None = None,
+    prefixes: Mapping[str, str] | None = None,
+) -> None:
     """Give every parameter of ``module`` the tensor of its name in ``folder``, in the dtype stored there.
 
-    ``module`` is best built on the meta device. ``tied`` maps parameters to those they share.
+    ``module`` is best built on the meta device. ``tied`` maps parameters to those they share, ``prefixes`` how
+    names in the files begin to how those of parameters do.
     """
     tied = tied or {}
     wanted = {name: tuple(parameter.shape) for name, parameter in module.named_parameters() if name not in tied}
     faults = []
-    for name, tensor in _tensors(folder):
+    for stored_name, tensor in _tensors(folder):
+        name = _renamed(stored_name, prefixes or {})
         if name in tied or name.endswith(_NOT_WEIGHTS):
             continue
         shape = wanted.pop(name, None)
         if shape is None:
-            faults.append(f"{name} has no place in the model")
+            faults.append(f"{stored_name} has no place in the model")
         elif shape != tuple(tensor.shape):
-            faults.append(f"{name} is {tuple(tensor.shape)}, expected {shape}")
+            faults.append(f"{stored_name} is {tuple(tensor.shape)}, expected {shape}")
         else:
             _assign(module, name, nn.Parameter(tensor.clone(), requires_grad=False))
     faults += [f"{name} is missing" for name in wanted]
@@ -61,6 +68,13 @@ def load_weights(module: nn.Module, folder: Path, tied: Mapping[str, str] | None
         raise WeightsMismatch(folder=folder, faults="; ".join(faults[:5]) + more)
     for name, source in tied.items():
         _assign(module, name, module.get_parameter(source))
+
+
+def _renamed(name: str, prefixes: Mapping[str, str]) -> str:
+    for prefix, ours in prefixes.items():
+        if name.startswith(prefix):
+            return ours + name.removeprefix(prefix)
+    return name
 
 
 def _assign(module: nn.Module, name: str, parameter: nn.Parameter) -> None:

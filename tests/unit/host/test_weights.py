@@ -58,6 +58,15 @@ def test_shards_named_by_an_index(tmp_path: Path) -> None:
     assert all(torch.equal(parameter, stored[name]) for name, parameter in model.named_parameters())
 
 
+def test_files_may_begin_names_differently(tmp_path: Path) -> None:
+    stored = tensors()
+    files = {name.replace("layers.", "language_model.layers.", 1): tensor for name, tensor in stored.items()}
+    save_file(files, tmp_path / "model.safetensors")
+    model = empty()
+    load_weights(model, tmp_path, prefixes={"vision.": "visual.", "language_model.": ""})
+    assert all(torch.equal(parameter, stored[name]) for name, parameter in model.named_parameters())
+
+
 def test_tied_parameters_are_one(tmp_path: Path) -> None:
     save_file(tensors(), tmp_path / "model.safetensors")
     model = empty()
