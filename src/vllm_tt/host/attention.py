@@ -32,6 +32,8 @@ class AttentionOptions:
     """How many tokens each may see, itself among them; all that came before it if not given."""
     gated: bool = False
     """``q_proj`` gives, for each head, a query and a gate; the sigmoid of the gate scales what was attended."""
+    output_bias: bool | None = None
+    """Of ``o_proj``; that of the others if not given."""
 
 
 class PagedAttention(nn.Module):
@@ -53,7 +55,8 @@ class PagedAttention(nn.Module):
         self.q_proj = nn.Linear(hidden_size, heads * head_dim * (2 if options.gated else 1), bias=bias)
         self.k_proj = nn.Linear(hidden_size, kv_heads * head_dim, bias=bias)
         self.v_proj = nn.Linear(hidden_size, kv_heads * head_dim, bias=bias)
-        self.o_proj = nn.Linear(heads * head_dim, hidden_size, bias=bias)
+        output_bias = bias if options.output_bias is None else options.output_bias
+        self.o_proj = nn.Linear(heads * head_dim, hidden_size, bias=output_bias)
         norm = options.head_norm or nn.Identity
         self.q_norm, self.k_norm = norm(head_dim), norm(head_dim)
 

@@ -47,3 +47,10 @@ def test_a_gate_norms_and_a_part_of_the_head_rotated() -> None:
     mask = torch.full((LENGTH, LENGTH), -torch.inf).triu(1)[None, None]
     expected, _ = theirs(hidden[None], their_rotation, mask)
     torch.testing.assert_close(found, expected[0], rtol=1e-4, atol=1e-5)
+
+
+def test_the_output_projection_may_be_the_only_one_without_a_bias() -> None:
+    options = AttentionOptions(output_bias=False)
+    block = PagedAttention(HIDDEN, heads=4, kv_heads=2, head_dim=16, bias=True, options=options)
+    biases = [name for name, _ in block.named_parameters() if name.endswith("bias")]
+    assert biases == ["q_proj.bias", "k_proj.bias", "v_proj.bias"]
