@@ -69,6 +69,7 @@ ORDER = {
         "rotary",
         "norm",
         "mlp",
+        "experts",
         "kv_cache",
         "step",
         "slot_state",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,10 +108,23 @@ def llama_host() -> Any:
 
 
 @pytest.fixture(scope="session")
-def served_llama(llama_host: Any) -> Any:
+def bundle_module() -> Callable[[str], Any]:
+    """The module of a shipped bundle, by the bundle's name."""
+    return functools.cache(lambda name: load_adapter(ROOT / "bundles" / name))
+
+
+@pytest.fixture(scope="session")
+def served_llama(llama_host: Any, serve_checkpoint: Any) -> Any:
     """``serve(folder, slots=..., ...)``: a Llama checkpoint behind the adapter, ready for calls."""
+    return functools.partial(serve_checkpoint, llama_host.LlamaForCausalLM)
+
+
+@pytest.fixture(scope="session")
+def serve_checkpoint() -> Any:
+    """``serve(adapter class, folder, slots=..., ...)``: a checkpoint whose layers cache alike, ready for calls."""
 
     def serve(
+        adapter_class: Any,
         folder: Path,
         *,
         slots: int = 4,
@@ -123,7 +137,7 @@ def served_llama(llama_host: Any) -> Any:
         from transformers import AutoConfig
 
         config = AutoConfig.from_pretrained(folder)
-        adapter = llama_host.LlamaForCausalLM.initialize_vllm_model(
+        adapter = adapter_class.initialize_vllm_model(
             config,
             None,
             slots,
