@@ -219,11 +219,12 @@ class Rig:
         return torch.from_numpy(table)
 
     def _pages(self, table: torch.Tensor) -> dict[str, Any]:
-        """The page table, and each layer's for an adapter whose prefill names it.
+        """The page table, and each layer's where layers may cache differently and prefill names it.
 
         Here every layer has a buffer of its own, and all may have the same pages.
         """
-        if "page_tables_per_layer" not in signature(self.adapter.prefill_forward).parameters:
+        named = "page_tables_per_layer" in signature(self.adapter.prefill_forward).parameters
+        if not named or not hasattr(self.adapter, "get_kv_cache_spec"):
             return {"page_table": table}
         return {"page_table": table, "page_tables_per_layer": [table] * self.sizes.layers}
 

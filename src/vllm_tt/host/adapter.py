@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -14,7 +16,7 @@ from vllm_tt.host.step import DecodeStep, PrefillStep
 from vllm_tt.host.weights import load_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
     import numpy as np
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from vllm_tt.host.resident import Resident
+    from vllm_tt.host.step import Step
 
 __all__ = ["HostAdapter"]
 
@@ -45,6 +48,8 @@ class HostAdapter:
         "max_device_logprobs": 20,  # as many as the OpenAI API lets clients ask for
     }
     decode_input_update_contract = 1
+    weight_prefixes: ClassVar[Mapping[str, str]] = {}
+    """Beginnings of names in checkpoints, and what they are in the model."""
 
     @classmethod
     def build_model(cls, hf_config: Any) -> nn.Module:
@@ -75,7 +80,7 @@ class HostAdapter:
     ) -> HostAdapter:
         with torch.device("meta"):
             model = cls.build_model(hf_config)
-        load_weights(model, checkpoint_folder(hf_config), cls.tied_weights(hf_config))
+        load_weights(model, checkpoint_folder(hf_config), cls.tied_weights(hf_config), cls.weight_prefixes)
         return cls(model, hf_config, mesh_device, max_batch_size, tt_data_parallel)
 
     def __init__(self, model: nn.Module, hf_config: Any, mesh_device: Any, slots: int, lanes: int) -> None:
@@ -87,14 +92,26 @@ class HostAdapter:
         self.lanes, self.rows_per_lane = lanes, slots // lanes
 
     def allocate_kv_cache(self, shape: tuple[int, int, int, int], dtype: torch.dtype, num_layers: int) -> list[PagedKV]:
-        """Pages for every lane. ``shape`` counts the KV heads of one chip; the host holds them all."""
-        pages, _, page_size, head_size = shape
-        if dtype.itemsize >= 2:
-            self.model.to(dtype)  # the server's --dtype, which is first known here
+        """For layers that cache alike."""
+        return self.allocate_kv_cache_per_layer([(shape, dtype, layer) for layer in range(num_layers)])
+
+    def allocate_kv_cache_per_layer(
+        self, specs: list[tuple[tuple[int, int, int, int], torch.dtype, int]]
+    ) -> list[PagedKV]:
+        """Pages for every lane. Shapes count the KV heads of one chip; the host holds them all.
+
+        Layers that share a buffer share their pages: those of one are never those of another.
+        """
+        served = specs[0][1]
+        if served.itemsize >= 2:
+            self.model.to(served)  # the server's --dtype, which is first known here
         dtype = next(self.model.parameters()).dtype
-        return [
-            PagedKV.allocate(pages * self.lanes, self.kv_heads, page_size, head_size, dtype) for _ in range(num_layers)
-        ]
+        shapes = {buffer: shape for shape, _, buffer in specs}
+        buffers = {
+            buffer: PagedKV.allocate(pages * self.lanes, self.kv_heads, page_size, head_size, dtype)
+            for buffer, (pages, _, page_size, head_size) in shapes.items()
+        }
+        return [buffers[buffer] for _, _, buffer in specs]
 
     def warmup_model_prefill(self, *, enable_trace: bool, kv_cache: list[PagedKV], can_sample_on_device: bool) -> None:
         """One prompt of a page, written to the null page."""
@@ -135,13 +152,18 @@ class HostAdapter:
         start_pos: npt.NDArray[np.int64],
         empty_slots: list[int],
         enable_trace: bool = False,
+        page_tables_per_layer: list[torch.Tensor] | None = None,
+        model_inputs: Mapping[str, Any] = MappingProxyType({}),
         **sampling: Any,
     ) -> Any:
-        """Logits [n, 1, V], or what ``sampling`` (sampling_params, logits_rows) asks for."""
+        """Logits [n, 1, V], or what ``sampling`` (sampling_params, logits_rows) asks for.
+
+        ``model_inputs`` is what a derived class calls the model with beside the step.
+        """
         slots = torch.tensor(empty_slots)
-        table = self.pages_of_lanes(page_table, slots, kv_cache)
-        step = PrefillStep.build(tokens, table, start_pos, prompt_lens, kv_cache[0].page_size, slots)
-        compute = partial(self.model, step, kv_cache)
+        build = partial(PrefillStep.build, tokens, starts=start_pos, ends=prompt_lens, slots=slots)
+        step = self.step_of_layers(build, page_tables_per_layer or [page_table] * len(kv_cache), slots, kv_cache)
+        compute = partial(self.model, step, kv_cache, **model_inputs)
         return self.device.prefill(compute, tokens=tokens, prompt_lens=prompt_lens, **sampling)
 
     def decode_forward(
@@ -153,10 +175,15 @@ class HostAdapter:
 
     def decode_step(self, kv_cache: list[PagedKV], held: Resident) -> torch.Tensor:
         """In the device's thread, with what the device holds: logits [t, V] of the slots that are not idle."""
-        table = self.pages_of_lanes(held.page_table, torch.arange(len(held.tokens)), kv_cache)
-        step = DecodeStep.build(held.tokens, table, held.positions, kv_cache[0].page_size)
-        logits: torch.Tensor = self.model(step, kv_cache)
+        tables = held.page_tables_per_layer or [held.page_table] * len(kv_cache)
+        build = partial(DecodeStep.build, held.tokens, start_pos=held.positions)
+        step = self.step_of_layers(build, tables, torch.arange(len(held.tokens)), kv_cache)
+        logits: torch.Tensor = self.model(step, kv_cache, **self.decode_inputs(step, held))
         return logits
+
+    def decode_inputs(self, step: Step, held: Resident) -> Mapping[str, Any]:
+        """What a derived class calls the model with beside a decode's ``step``."""
+        return {}
 
     def read_decode_output(self, out: Future[Any], async_read: bool = True) -> tuple[Future[Any], list[Any]]:
         return self.device.read(out, async_read)
@@ -164,6 +191,18 @@ class HostAdapter:
     def process_decode_output_host(self, out: Future[Any], is_tokens: bool) -> Any:
         """Waits for the step; what went wrong in it is raised here."""
         return out.result()
+
+    def step_of_layers(
+        self, build: Callable[..., Step], tables: list[torch.Tensor], slots: torch.Tensor, kv_cache: list[PagedKV]
+    ) -> Step:
+        """What ``build(page_table=..., page_size=...)`` makes: for each layer of ``tables``, but once for a table."""
+        steps: dict[int, Step] = {}
+        for table, cache in zip(tables, kv_cache, strict=True):
+            if id(table) not in steps:
+                pages = self.pages_of_lanes(table, slots, kv_cache)
+                steps[id(table)] = build(page_table=pages, page_size=cache.page_size)
+        layers = tuple(steps[id(table)] for table in tables)
+        return layers[0] if len(steps) == 1 else replace(layers[0], layers=layers)
 
     def pages_of_lanes(self, page_table: torch.Tensor, slots: torch.Tensor, kv_cache: list[PagedKV]) -> torch.Tensor:
         """Page ids count from zero in every lane; in the host's cache the lanes follow one another."""

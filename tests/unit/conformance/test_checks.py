@@ -35,20 +35,21 @@ class Legacy:
 
 
 class Layered:
-    """The reference adapter with a page table for each layer."""
+    """The reference adapter with layers that may cache differently: it gets a page table for each."""
+
+    def get_kv_cache_spec(self, vllm_config): ...
 
     def prefill_forward(self, *, page_tables_per_layer, **kwargs):
-        return super().prefill_forward(
-            **kwargs | {"page_table": self.one_table(**kwargs, tables=page_tables_per_layer)}
-        )
+        self.look_at(page_tables_per_layer, **kwargs)
+        return super().prefill_forward(page_tables_per_layer=page_tables_per_layer, **kwargs)
 
     def decode_forward(self, *, page_tables_per_layer, **kwargs):
-        return super().decode_forward(**kwargs | {"page_table": self.one_table(**kwargs, tables=page_tables_per_layer)})
+        self.look_at(page_tables_per_layer, **kwargs)
+        return super().decode_forward(page_tables_per_layer=page_tables_per_layer, **kwargs)
 
-    def one_table(self, *, page_table, kv_cache, tables, **_):
+    def look_at(self, tables, *, page_table, kv_cache, **_):
         assert len(tables) == len(kv_cache)
         assert all(table is page_table for table in tables)
-        return tables[-1]
 
 
 @pytest.mark.parametrize("base", [object, Legacy, Layered], ids=["commands", "reset_batch", "layers"])
