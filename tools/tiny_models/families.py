@@ -64,8 +64,58 @@ def qwen3_5() -> tuple[Any, ...]:
     return (model,)
 
 
+def qwen2_5_vl() -> tuple[Any, ...]:
+    """Windows and full attention in the vision tower; rotary sections of unequal size. Images become 4 to 64 tokens."""
+    from tools.tiny_models.chat import Settings, byte_tokenizer
+    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+    roles = {"vision_start": "<|vision_start|>", "vision_end": "<|vision_end|>"}
+    roles |= {"image": "<|image_pad|>", "video": "<|video_pad|>"}
+    tokenizer = byte_tokenizer(*roles.values())
+    patches = {"patch_size": 4, "temporal_patch_size": 2}
+    config = Qwen2_5_VLConfig(
+        text_config={
+            "vocab_size": 272,
+            "hidden_size": 64,
+            "intermediate_size": 96,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 2048,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [2, 3, 3]},
+            "bos_token_id": None,
+            "eos_token_id": None,
+        },
+        vision_config={
+            "depth": 3,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_heads": 2,
+            "window_size": 16,
+            "fullatt_block_indexes": [1],
+            "out_hidden_size": 64,
+            **patches,
+        },
+        **{f"{role}_token_id": tokenizer.convert_tokens_to_ids(mark) for role, mark in roles.items()},
+        dtype="float32",
+    )
+    processor = Settings(
+        name="preprocessor_config.json",
+        values={
+            "image_processor_type": "Qwen2VLImageProcessor",
+            "processor_class": "Qwen2_5_VLProcessor",
+            "min_pixels": 16 * 16,
+            "max_pixels": 64 * 64,
+            "merge_size": 2,
+            **patches,
+        },
+    )
+    return Qwen2_5_VLForConditionalGeneration(config), tokenizer, processor
+
+
 FAMILIES: Mapping[str, Callable[[], tuple[Any, ...]]] = {
     "qwen3_5": qwen3_5,
     "qwen3_moe": qwen3_moe,
+    "qwen2_5_vl": qwen2_5_vl,
 }
 """By the name of the family; the model first."""
