@@ -21,6 +21,7 @@ __all__ = [
     "DEVICE_SAMPLING",
     "LEGACY_SAMPLING",
     "MULTIMODAL",
+    "IMAGE_FIELDS",
     "REQUEST_ROPE",
     "ROW_LOGITS",
     "SEVERAL_GROUPS",
@@ -61,6 +62,8 @@ class Capabilities:
     """Largest ``top_k`` that the device samples with; None means no limit is declared."""
     max_device_logprobs: int | None = None
     """Most logprobs a token that the device returns; 0 is the chosen token's alone, None means none are declared."""
+    max_images_per_prompt: int | None = None
+    """Of an architecture that takes images: how many a prompt may have; 0 for an adapter that serves its text alone."""
 
     @classmethod
     def from_mapping(cls, declared: Mapping[str, Any] | None, owner: str) -> Capabilities:
@@ -187,7 +190,14 @@ class Adapter(Protocol):
 
         tokens: torch int32 [n, longest prompt], each row from the prompt's first token, zero padded;
         page_table: torch int32 [n, W] in row order; prompt_lens, start_pos: numpy int64 [n];
-        empty_slots: the device slot of each row.
+        empty_slots: the device slot of each row. State that is kept by slot begins anew where start_pos is 0.
+
+        Images come as vLLM's processor of the architecture prepared them: ``pixel_values`` and ``image_grid_thw`` are
+        lists with an item a row, None or a list with an item for each image that begins before the row's
+        ``prompt_lens``. The pixels of an image before ``start_pos`` are None. No chunk begins or ends within an image.
+
+        With request-specific rotary state it returns ``(output, rope_deltas)``: for each row how far the rotary
+        position of a token at ``prompt_lens`` is ahead of its position (negative where images take up fewer).
         """
 
     def decode_forward(
@@ -204,6 +214,8 @@ class Adapter(Protocol):
 
         tokens: torch int32 [B, 1]; start_pos: torch int32 [B], the position of that token, -1 for
         a slot that is not decoding; page_table: torch int32 [B, W]. Indexed by slot.
+
+        ``rope_deltas_all_users``: B ints, what prefills returned for the requests in the slots; 0 elsewhere.
 
         With ``sampling_params`` (`DeviceSamplingParams` of all B slots) it returns one of
 
@@ -226,6 +238,9 @@ class Adapter(Protocol):
         get ``reset_batch`` in device-sampled calls: true means all of it.
         """
 
+    # ``release_slots(slots)``, where it is defined, is told the slots whose requests finished or were preempted, in
+    # the order of steps and before another request's prefill comes to one of them.
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
@@ -246,6 +261,7 @@ class Call:
 
 REQUEST_ROPE = "models with request-specific rotary state"
 MULTIMODAL = "multimodal models"
+IMAGE_FIELDS = MULTIMODAL + ", adapters that name it"
 SEVERAL_GROUPS = "several KV cache groups"
 DEVICE_SAMPLING = "device sampling"
 DEVICE_PENALTIES = "device penalties"
@@ -299,6 +315,9 @@ CALLS: tuple[Call, ...] = (
             "page_tables_per_layer": SEVERAL_GROUPS,
             "pixel_values": MULTIMODAL,
             "image_grid_thw": MULTIMODAL,
+            "image_sizes": IMAGE_FIELDS,
+            "num_patches": IMAGE_FIELDS,
+            "images": IMAGE_FIELDS,
         },
         needed="always",
     ),
@@ -334,5 +353,6 @@ CALLS: tuple[Call, ...] = (
         positional=1,
         needed="decode returns a device handle",
     ),
+    Call(method="release_slots", always=("slots",), sometimes={}, positional=1),
 )
 """Every call of the worker on an adapter, in the order of a server's life."""

@@ -110,6 +110,7 @@ ORDER = {
         "parsers",
         "ending",
         "refusals",
+        "multimodal",
         "policies",
         "report",
         "leaving",
@@ -119,8 +120,8 @@ ORDER = {
         "arguments",
         "platform",
     ],
-    "scheduler": ["plan", "slots", "interleave", "merge", "step", "balance", "lane_log", "phase", "lanes"],
-    "batch": ["requests", "sampling_rows", "rows", "step_input", "build"],
+    "scheduler": ["plan", "slots", "images", "interleave", "merge", "step", "balance", "lane_log", "phase", "lanes"],
+    "batch": ["images", "requests", "sampling_rows", "rows", "step_input", "build"],
     "sampling": [
         "argmax",
         "candidates",

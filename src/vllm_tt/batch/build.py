@@ -30,6 +30,10 @@ def build_prefill(plan: StepPlan, rows: Rows) -> PrefillInput:
         prompt_lens=plan.ends.astype(np.int64),
         start_pos=plan.starts.astype(np.int64),
         empty_slots=plan.slots.tolist(),
+        images=tuple(
+            tuple(image for image in rows.requests[req_id].images if image.start < end)
+            for req_id, end in zip(plan.req_ids, plan.ends.tolist(), strict=True)
+        ),
     )
 
 
@@ -72,7 +76,10 @@ class DecodeBuilder:
         start_pos = np.full(len(rows), -1, dtype=np.int32)
         start_pos[slots] = plan.starts
         return DecodeInput(
-            tokens=torch.from_numpy(tokens), page_tables=self.page_tables(plan), start_pos=torch.from_numpy(start_pos)
+            tokens=torch.from_numpy(tokens),
+            page_tables=self.page_tables(plan),
+            start_pos=torch.from_numpy(start_pos),
+            rope_deltas=rows.rope_deltas,
         )
 
 

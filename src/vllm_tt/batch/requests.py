@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from vllm_tt.batch.images import images_of
 from vllm_tt.errors import TTError
 
 if TYPE_CHECKING:
     import torch
     from vllm.sampling_params import SamplingParams
     from vllm.v1.core.sched.output import NewRequestData
+
+    from vllm_tt.batch.images import Image
 
 __all__ = ["NO_SLOT", "RequestState", "UnsupportedRequest", "in_32_bits"]
 
@@ -37,6 +40,8 @@ class RequestState:
     sampling_params: SamplingParams
     generator: torch.Generator | None
     """Random state of a seeded request; lives through preemption."""
+    images: tuple[Image, ...] = ()
+    """Kept as long as the request: one that is preempted computes them again."""
     output_token_ids: list[int] = field(default_factory=list)
     slot: int = NO_SLOT
     epoch: int = 0
@@ -55,6 +60,7 @@ class RequestState:
             prompt_token_ids=data.prompt_token_ids,
             sampling_params=params,
             generator=_generator(params.seed),
+            images=images_of(data.req_id, data.mm_features),
         )
 
     @property

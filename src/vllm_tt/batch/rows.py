@@ -68,6 +68,8 @@ class Rows:
         self.last_token: npt.NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
         self.serial: npt.NDArray[np.int64] = np.zeros(rows, dtype=np.int64)
         """Which binding of a request to the slot this is, never the same twice; 0 for a free slot."""
+        self.rope_deltas: npt.NDArray[np.int64] = np.zeros(rows, dtype=np.int64)
+        """What a prefill said of its rows, for models with request-specific rotary state."""
         self.sampling = SamplingRows(rows, vocab_size)
         self.page_tables = tuple(
             PageTable(rows, width, windowed=group in windowed) for group, width in enumerate(widths)
@@ -148,7 +150,7 @@ class Rows:
             state.epoch += 1
             self.holders[slot] = None
         self.version += 1
-        self.serial[slot] = 0
+        self.serial[slot] = self.rope_deltas[slot] = 0
         self.sampling.clear(slot)
         for table in self.page_tables:
             table.clear(slot)

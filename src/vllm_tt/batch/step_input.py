@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
+    from vllm_tt.batch.images import Image
+
 __all__ = ["DecodeInput", "PrefillInput"]
 
 
@@ -27,6 +29,8 @@ class PrefillInput:
     """[n]: tokens already computed."""
     empty_slots: list[int]
     """The device slot of each row."""
+    images: tuple[tuple[Image, ...], ...] = ()
+    """Of each row, the images that begin before the end of its chunk."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -39,3 +43,5 @@ class DecodeInput:
     """For each KV cache group: int32 [B, pages of the longest request]; null pages for a slot that is not decoding."""
     start_pos: torch.Tensor
     """int32 [B]: position of the token; -1 for a slot that is not decoding."""
+    rope_deltas: npt.NDArray[np.int64] | None = None
+    """[B]: how far each slot's rotary positions are ahead of its positions; the rows' own array."""

@@ -51,7 +51,7 @@ class Feature(str, Enum):
     KV_GROUPS = "several KV cache groups"
 
 
-NOT_YET = frozenset({Feature.IMAGES, Feature.CROSS_ATTENTION})
+NOT_YET = frozenset({Feature.CROSS_ATTENTION})
 """What cannot be served yet. A feature that is taken out of here is served from then on, and listed so."""
 
 
@@ -84,6 +84,10 @@ class Variant:
     capacities: tuple[Capacity, ...] = (Capacity(),)
     """Its own ``get_max_tokens_all_users``: what holds for all checkpoints, then the exceptions."""
     needs: frozenset[Feature] = frozenset()
+    max_images: int | None = None
+    """How many a prompt may have, where the class does not declare it."""
+    image_names: tuple[str, ...] = ()
+    """What else it looks for images under, where its signature does not tell."""
     variables: tuple[Variable[str | None], ...] = ()
     """What must be set in the environment."""
     options: Mapping[str, str] = field(default_factory=dict)

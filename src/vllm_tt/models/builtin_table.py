@@ -22,6 +22,7 @@ _GPT_OSS_OPTIONS = (
 )
 _LENGTHS = "--max-model-len should be a power of two: warm-up takes those"
 _WHOLE_PROMPTS = "A prompt is taken at once: neither prefix caching nor chunked prefill"
+_ONE_IMAGE = "One image a prompt"
 _IMAGES = frozenset({Feature.IMAGES})
 
 
@@ -98,10 +99,8 @@ BUILTINS: tuple[Builtin, ...] = (
                 meshes=BLACKHOLE,
                 capacities=(Capacity(tokens=None),),
                 needs=_IMAGES,
-                notes=(
-                    "QWEN36_MAX_TOKENS_ALL_USERS sets the tokens for all users",
-                    "One image and one video a prompt",
-                ),
+                max_images=1,
+                notes=("QWEN36_MAX_TOKENS_ALL_USERS sets the tokens for all users", _ONE_IMAGE),
             )
         },
     ),
@@ -117,7 +116,8 @@ BUILTINS: tuple[Builtin, ...] = (
                 Capacity(tokens=65_536, models="72B", meshes=("T3K",)),
             ),
             needs=_IMAGES,
-            notes=("One image a prompt", _WHOLE_PROMPTS),
+            max_images=1,
+            notes=(_ONE_IMAGE, _WHOLE_PROMPTS),
         ),
     ),
     _one(
@@ -126,7 +126,8 @@ BUILTINS: tuple[Builtin, ...] = (
         Variant(
             main_class="models.demos.qwen3_vl.tt.generator_vllm:Qwen3VLForConditionalGeneration",
             needs=_IMAGES,
-            notes=("One image a prompt", _WHOLE_PROMPTS),
+            max_images=1,
+            notes=(_ONE_IMAGE, _WHOLE_PROMPTS),
         ),
     ),
     _one(
@@ -137,7 +138,11 @@ BUILTINS: tuple[Builtin, ...] = (
     _one(
         "TTMistral3ForConditionalGeneration",
         "Mistral Small 3.1",
-        Variant(main_class=f"{_TRANSFORMERS}:Mistral3ForConditionalGeneration", needs=_IMAGES),
+        Variant(
+            main_class=f"{_TRANSFORMERS}:Mistral3ForConditionalGeneration",
+            needs=_IMAGES,
+            image_names=("images", "image_sizes"),
+        ),
     ),
     _one(
         "TTGemma3ForConditionalGeneration",
@@ -146,6 +151,7 @@ BUILTINS: tuple[Builtin, ...] = (
             main_class=f"{_TRANSFORMERS}:Gemma3ForConditionalGeneration",
             capacities=(Capacity(), Capacity(tokens=65_536, models="4B", meshes=("N150", "N300"))),
             needs=_IMAGES | {Feature.KV_GROUPS},
+            image_names=("num_patches",),
         ),
     ),
     _one("TTGemma4ForCausalLM", "Gemma 4", _GEMMA4, text_only=True),

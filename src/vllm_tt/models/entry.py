@@ -89,7 +89,14 @@ class Entry:
         May import the adapter, and then raises what ``load`` raises.
         """
         found = _capabilities(self.main_class, self.folder, self.origin)
-        return replace(found, supports_lanes=True) if self.variant and self.variant.lanes else found
+        if (variant := self.variant) is None:
+            return found
+        images = found.max_images_per_prompt
+        return replace(
+            found,
+            supports_lanes=found.supports_lanes or variant.lanes,
+            max_images_per_prompt=variant.max_images if images is None else images,
+        )
 
     def load(self) -> type[Adapter]:
         """The adapter class; imports it. Raises the errors of ``vllm_tt.models.loader``."""

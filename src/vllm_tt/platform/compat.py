@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
     from types import ModuleType
 
-    from vllm.config import VllmConfig
+    from vllm.config import ModelConfig, VllmConfig
     from vllm.v1.kv_cache_interface import KVCacheGroupSpec, KVCacheSpec
 
 __all__ = [
@@ -23,10 +23,12 @@ __all__ = [
     "configure_reasoning",
     "default_to_spawn",
     "is_command_line",
+    "input_limit",
     "is_engine",
     "is_further_front_end",
     "kv_cache_groups",
     "kv_cache_is_planned",
+    "longest_image",
     "outlive_repeated_signals",
     "pin_v1_runner",
     "set_start_method",
@@ -49,6 +51,33 @@ def kv_cache_groups(config: VllmConfig, specs: dict[str, KVCacheSpec]) -> list[K
         from vllm.v1.core.kv_cache_utils import get_kv_cache_groups
     groups: list[KVCacheGroupSpec] = get_kv_cache_groups(config, dict(specs))
     return groups
+
+
+def input_limit(options: Any, count: int) -> Any:
+    """A modality's limit as the configuration holds it, with the other ``options`` that it had (all releases)."""
+    from dataclasses import replace
+
+    from vllm.config.multimodal import BaseDummyOptions
+
+    return BaseDummyOptions(count=count) if options is None else replace(options, count=count)
+
+
+def longest_image(model_config: ModelConfig) -> int | None:
+    """Tokens of the largest image that the model's processor makes; None where prompts may have no image.
+
+    Where vLLM works it out for the scheduler differs between releases; this asks the processor as they do.
+    """
+    from vllm.multimodal import MULTIMODAL_REGISTRY
+
+    if not MULTIMODAL_REGISTRY.supports_multimodal_inputs(model_config):
+        return None
+    processor = MULTIMODAL_REGISTRY.create_processor(model_config)
+    counts = {"image": 1}
+    known = processor.info.get_mm_max_tokens_per_item(seq_len=model_config.max_model_len, mm_counts=counts)
+    if known is not None:
+        return known.get("image")
+    made = MULTIMODAL_REGISTRY.get_dummy_mm_inputs(model_config, mm_counts=counts, processor=processor)
+    return sum(item.get_num_embeds() for item in made["mm_placeholders"].get("image", ()))
 
 
 def pin_v1_runner() -> None:

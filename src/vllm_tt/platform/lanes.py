@@ -20,7 +20,6 @@ __all__ = [
     "COORDINATOR",
     "LanesDiffer",
     "NoLanes",
-    "RotaryLanes",
     "UnevenLanes",
     "check_split",
     "fold",
@@ -48,18 +47,10 @@ class UnevenLanes(ConfigError):
     """
 
 
-class RotaryLanes(ConfigError):
-    """{lanes} lanes are not available for {model}: its rotary positions differ from request to request (M-RoPE), and
-    one engine keeps them for a single lane. Leave out --data-parallel-size and tt.lanes.
-    """
-
-
 def fold(config: VllmConfig, model: str, capabilities: Capabilities) -> None:
     """Settle the lanes, each with ``max_num_seqs`` rows; a data-parallel size that became lanes is 1 from here on."""
     lanes = _lanes(config, model, capabilities)
     if lanes > 1:
-        if config.model_config.uses_mrope:
-            raise RotaryLanes(lanes=lanes, model=model)
         if (grid := _known_grid(config.parallel_config)) is not None:
             check_split(lanes, grid)
         config.scheduler_config.scheduler_cls = COORDINATOR

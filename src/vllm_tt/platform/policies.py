@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from vllm_tt.config import ADDITIONAL_CONFIG_KEY, TTConfig
 from vllm_tt.platform.compat import kv_cache_is_planned
+from vllm_tt.platform.multimodal import limit_inputs, unlimited_encoder, whole_images
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,6 +175,19 @@ def _fit_whole_prompts(config: VllmConfig) -> list[str]:
     return changed
 
 
+def images(config: VllmConfig, model: Model) -> Change | None:
+    """Images as many as the adapter takes, each within one step; no other media."""
+    if config.model_config.multimodal_config is None:
+        return None
+    changed = [
+        limit_inputs(config.model_config.multimodal_config, model.capabilities.max_images_per_prompt),
+        whole_images(config),
+    ]
+    unlimited_encoder(config)
+    texts = [text for text in changed if text]
+    return Change("; ".join(texts)) if texts else None
+
+
 def device_sampling(config: VllmConfig, model: Model) -> Change | None:
     options = TTConfig.from_additional_config(config.additional_config)
     if options.sample_on_device_mode is None or model.capabilities.supports_sample_on_device:
@@ -199,6 +213,7 @@ POLICIES: tuple[Callable[[VllmConfig, Model], Change | None], ...] = (
     prefix_caching,
     async_scheduling,
     chunked_prefill,
+    images,
     device_sampling,
 )
-"""What depends on the model, in order: chunked prefill looks at what prefix caching left."""
+"""What depends on the model, in order: chunked prefill looks at what prefix caching left, images at the budgets."""

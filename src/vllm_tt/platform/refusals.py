@@ -19,6 +19,7 @@ __all__ = [
     "CacheFormat",
     "EncoderDecoder",
     "Half",
+    "ImageEmbeds",
     "KVTransfer",
     "LoRA",
     "LoadBalancing",
@@ -75,6 +76,10 @@ class PromptEmbeds(ConfigError):
     """--enable-prompt-embeds is not available: adapters take token ids. Leave it out and send the prompt as text or
     token ids.
     """
+
+
+class ImageEmbeds(ConfigError):
+    """--enable-mm-embeds is not available: adapters encode images themselves. Leave it out and send the images."""
 
 
 class KVTransfer(ConfigError):
@@ -166,6 +171,12 @@ def refuse_prompt_embeds(config: VllmConfig) -> None:
         raise PromptEmbeds
 
 
+def refuse_image_embeds(config: VllmConfig) -> None:
+    multimodal = config.model_config.multimodal_config
+    if multimodal is not None and multimodal.enable_mm_embeds:
+        raise ImageEmbeds
+
+
 def refuse_kv_transfer(config: VllmConfig) -> None:
     if config.cache_config.kv_offloading_size is not None:
         raise KVTransfer(flag="--kv-offloading-size")
@@ -196,6 +207,7 @@ REFUSALS: tuple[Callable[[VllmConfig], None], ...] = (
     refuse_lora,
     refuse_model_kinds,
     refuse_prompt_embeds,
+    refuse_image_embeds,
     refuse_kv_transfer,
     refuse_half,
     refuse_cache_formats,

@@ -14,6 +14,7 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import RequestStatus
 
 from vllm_tt.platform.compat import ADMISSION_CAPS
+from vllm_tt.scheduler.images import keep_images_whole
 from vllm_tt.scheduler.interleave import DecodeInterleave
 from vllm_tt.scheduler.lane_log import LaneFigures
 from vllm_tt.scheduler.plan import Phase, TTSchedulerOutput
@@ -41,6 +42,7 @@ class TTScheduler(AsyncScheduler):
         super().__init__(*args, **kwargs)
         self._slots = SlotPool(self.max_num_running_reqs, first=lane * self.max_num_running_reqs)
         self._interleave = DecodeInterleave.of(self.vllm_config)
+        keep_images_whole(self.kv_cache_manager)
         self._left_waiting = False
 
     def schedule(self, throttle_prefills: bool = False) -> TTSchedulerOutput:

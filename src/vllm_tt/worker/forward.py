@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vllm_tt.batch.images import image_arguments
 from vllm_tt.errors import TTError
 from vllm_tt.log import get_logger
-from vllm_tt.worker.outputs import parse_logits, parse_tokens
+from vllm_tt.worker.outputs import parse_logits, parse_rope_deltas, parse_tokens
 
 if TYPE_CHECKING:
     from vllm_tt.batch.step_input import DecodeInput, PrefillInput
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from vllm_tt.worker.outputs import Output
     from vllm_tt.worker.reloads import Reload
 
-__all__ = ["Forward", "Handle", "IncompleteAdapter", "UnreadableDecode", "complete"]
+__all__ = ["Forward", "Handle", "IncompleteAdapter", "Traits", "UnreadableDecode", "complete"]
 
 log = get_logger(__name__)
 
@@ -56,6 +57,21 @@ class Handle:
     events: tuple[Any, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Traits:
+    """What the calls of a model bring, beyond those of a text model with one kind of layers."""
+
+    groups: KVGroups | None = None
+    """Those of the KV cache, if there are several."""
+    images: tuple[str, ...] = ()
+    """The keyword arguments that images come in; none for a model that takes no images."""
+    request_rope: bool = False
+    """Rotary positions differ from request to request."""
+
+
+_PLAIN = Traits()
+
+
 class Forward:
     """A loaded adapter with its KV cache; every call of the contract is made here."""
 
@@ -65,16 +81,16 @@ class Forward:
         kv_cache: Any,
         trace_mode: str,
         *,
-        groups: KVGroups | None = None,
+        traits: Traits = _PLAIN,
         sample_on_device: bool = False,
     ) -> None:
-        """``groups``: those of the KV cache, if there are several."""
         self._adapter = adapter
         self._kv_cache = kv_cache
-        self._groups = groups
+        self._traits = traits
         self._trace_prefill = trace_mode == "all"
         self._trace_decode = trace_mode in ("all", "decode_only")
         self._sample_on_device = sample_on_device
+        self._release = getattr(adapter, "release_slots", None)
         self.explicit_reloads = getattr(adapter, "decode_input_update_contract", None) == 1
         """Decode is told what to load again, command by command."""
 
@@ -89,9 +105,14 @@ class Forward:
                 prompt_lens=inputs.prompt_lens,
                 start_pos=inputs.start_pos,
                 empty_slots=inputs.empty_slots,
+                **image_arguments(inputs.images, inputs.start_pos.tolist(), self._traits.images),
                 **({} if sampling is None else sampling.keywords()),
             )
-        return self._parse(out, "prefill_forward", len(inputs.empty_slots), sampling)
+        rows = len(inputs.empty_slots)
+        if not self._traits.request_rope:
+            return self._parse(out, "prefill_forward", rows, sampling)
+        out, deltas = parse_rope_deltas(out, self._named("prefill_forward"), rows)
+        return replace(self._parse(out, "prefill_forward", rows, sampling), rope_deltas=deltas)
 
     def decode(
         self, inputs: DecodeInput, reload: Reload, sampling: DeviceSampling | None = None, *, ahead: bool = False
@@ -105,6 +126,7 @@ class Forward:
                 start_pos=inputs.start_pos,
                 enable_trace=self._trace_decode,
                 read_from_device=not ahead,
+                **self._rope_deltas(inputs),
                 **self._commands(reload, sampling),
             )
             events: Any = ()
@@ -126,6 +148,11 @@ class Forward:
         if not _on_host(out) and hasattr(self._adapter, "process_decode_output_host"):
             out = self._adapter.process_decode_output_host(out, is_tokens=handle.sampling is not None)
         return self._parse(out, "decode_forward", handle.rows, handle.sampling)
+
+    def release(self, slots: tuple[int, ...]) -> None:
+        """Tell an adapter that keeps state by slot which slots their requests have given up."""
+        if slots and self._release is not None:
+            self._release(list(slots))
 
     def warm_up(self, *, rows: int, max_model_len: int, pages_per_row: int) -> None:
         """Compile everything untraced, then capture the traces that are on."""
@@ -155,9 +182,15 @@ class Forward:
 
     def _pages(self, tables: tuple[torch.Tensor, ...]) -> dict[str, Any]:
         """The page table, and each layer's where they differ."""
-        if self._groups is None:
+        if (groups := self._traits.groups) is None:
             return {"page_table": tables[0]}
-        return {"page_table": tables[self._groups.main], "page_tables_per_layer": self._groups.per_layer(tables)}
+        return {"page_table": tables[groups.main], "page_tables_per_layer": groups.per_layer(tables)}
+
+    def _rope_deltas(self, inputs: DecodeInput) -> dict[str, Any]:
+        if not self._traits.request_rope:
+            return {}
+        assert inputs.rope_deltas is not None
+        return {"rope_deltas_all_users": inputs.rope_deltas.tolist()}
 
     def _commands(self, reload: Reload, sampling: DeviceSampling | None) -> dict[str, Any]:
         words = {} if sampling is None else sampling.keywords()
@@ -166,8 +199,11 @@ class Forward:
         return words | ({} if sampling is None else {"reset_batch": reload.inputs})
 
     def _parse(self, out: Any, method: str, rows: int, sampling: DeviceSampling | None) -> Output:
-        where = f"{type(self._adapter).__name__}.{method}()"
+        where = self._named(method)
         return parse_logits(out, where, rows) if sampling is None else parse_tokens(out, where, rows, sampling)
+
+    def _named(self, method: str) -> str:
+        return f"{type(self._adapter).__name__}.{method}()"
 
 
 def _on_host(out: Any) -> bool:

@@ -85,6 +85,7 @@ class ModelRunner:
         with self._steps.applying:
             self._rows.apply(output)
         plan = output.plan
+        self._forward.release(plan.released)
         if plan.phase is Phase.EMPTY:
             return EMPTY_MODEL_RUNNER_OUTPUT
         if plan.phase is Phase.PREFILL:
@@ -120,6 +121,8 @@ class ModelRunner:
         self._drain(Drain.PREFILL)
         step = SamplingStep.of(plan, where, self._rows, prefill_sampling(plan, where, self._rows))
         output = self._forward.prefill(build_prefill(plan, self._rows), step.device)
+        if output.rope_deltas is not None:
+            self._rows.rope_deltas[plan.slots] = output.rope_deltas
         self._decoder.forget()
         return _Submitted(step=step, output=output, handle=None)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from vllm_tt.sampling.device import DeviceSampling
 
-__all__ = ["Output", "UnexpectedOutput", "parse_logits", "parse_tokens"]
+__all__ = ["Output", "UnexpectedOutput", "parse_logits", "parse_rope_deltas", "parse_tokens"]
 
 
 class UnexpectedOutput(TTError):
@@ -33,6 +33,8 @@ class Output:
     logprobs: npt.NDArray[np.float32] | None = None
     """Where a row asked: the chosen tokens' [n], or with ``indices`` the K likeliest's [n, K]."""
     indices: npt.NDArray[np.int32] | None = None
+    rope_deltas: npt.NDArray[np.int64] | None = None
+    """[n], of a prefill of a model with request-specific rotary state."""
 
 
 def parse_logits(out: Any, where: str, rows: int) -> Output:
@@ -60,6 +62,17 @@ def parse_tokens(out: Any, where: str, rows: int, sampling: DeviceSampling) -> O
         return Output(tokens=found, logits=logits)
     logprobs, indices = _logprobs(parts[1] if len(parts) > 1 else None, where, rows)
     return Output(tokens=found, logits=logits, logprobs=logprobs, indices=indices)
+
+
+def parse_rope_deltas(out: Any, where: str, rows: int) -> tuple[Any, npt.NDArray[np.int64]]:
+    """The output proper, and each row's delta."""
+    deltas = out[1] if isinstance(out, tuple) and len(out) == 2 else None
+    if isinstance(deltas, torch.Tensor):
+        deltas = deltas.flatten().tolist()
+    if not isinstance(deltas, (list, tuple, np.ndarray)) or len(deltas) != rows:
+        expected = f"(output, rope_deltas) with a delta for each of {rows} rows: its rotary positions are its own"
+        raise UnexpectedOutput(where=where, expected=expected, found=_shown(out))
+    return out[0], np.array([int(delta) for delta in deltas], dtype=np.int64)
 
 
 def _row_logits(parts: tuple[Any, ...], where: str, rows: int) -> torch.Tensor:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
 
+from vllm_tt.batch.images import image_names
 from vllm_tt.batch.rows import Rows
 from vllm_tt.config import TTConfig
 from vllm_tt.contract import Capabilities
@@ -17,13 +18,14 @@ from vllm_tt.models.registry import select
 from vllm_tt.platform.compat import is_engine, outlive_repeated_signals
 from vllm_tt.platform.ending import engine_record
 from vllm_tt.platform.lanes import check_split, lane_shape
+from vllm_tt.platform.multimodal import takes_images
 from vllm_tt.platform.policies import compact_json
 from vllm_tt.platform.ranks import bind
 from vllm_tt.sampling.host import HostSampler
 from vllm_tt.sampling.policy import DeviceLimits
 from vllm_tt.sampling.processors import has_custom_processors
 from vllm_tt.worker.device import OpenMesh, open_mesh
-from vllm_tt.worker.forward import Forward, complete
+from vllm_tt.worker.forward import Forward, Traits, complete
 from vllm_tt.worker.kv_cache import KVPlan, layer_specs
 from vllm_tt.worker.kv_groups import KVGroups
 from vllm_tt.worker.model_runner import ModelRunner, RunnerOptions
@@ -64,6 +66,7 @@ class TTWorker(WorkerBase):
         self._groups: KVGroups | None = None
         self._adapter_class: type | None = None
         self._capabilities = Capabilities()
+        self._image_names: tuple[str, ...] = ()
         self._adapter: Any = None
         self._forward: Forward | None = None
         self._runner: ModelRunner | None = None
@@ -138,10 +141,10 @@ class TTWorker(WorkerBase):
         """Nothing to keep in step with: ranks are independent."""
 
     def reset_mm_cache(self) -> None:
-        """No multimodal input is kept."""
+        """Images are kept with their requests alone."""
 
     def reset_encoder_cache(self) -> None:
-        """No encoder output is kept."""
+        """Adapters encode images within the prefill that needs them."""
 
     def shutdown(self) -> None:
         """Close the mesh, after everything that holds tensors on it is gone."""
@@ -157,6 +160,7 @@ class TTWorker(WorkerBase):
         entry = select(self.model_config, test_models=self._config.register_test_models)
         adapter_class = self._adapter_class = entry.load()
         self._capabilities = entry.capabilities()
+        self._image_names = entry.variant.image_names if entry.variant else ()
         plan = self._kv_plan = KVPlan.make(adapter_class, self.vllm_config, self._shape, mesh.grid.chips)
         plan.fit_context(self.vllm_config)
         if (lanes := self._shape.lanes) > 1:
@@ -181,7 +185,7 @@ class TTWorker(WorkerBase):
             self._adapter,
             kv_cache,
             self._config.trace_mode,
-            groups=groups if len(groups) > 1 else None,
+            traits=self._traits(groups),
             sample_on_device=limits.decode,
         )
         if limits.decode:
@@ -199,6 +203,15 @@ class TTWorker(WorkerBase):
         )
         sampler = HostSampler(self._config_of_all_rows(), compat=self._config.always_compat_sampling)
         self._runner = ModelRunner(self._forward, rows, sampler, options)
+
+    def _traits(self, groups: KVGroups) -> Traits:
+        model = self.model_config
+        images = takes_images(model, self._capabilities)
+        return Traits(
+            groups=groups if len(groups) > 1 else None,
+            images=image_names(self._adapter, model.architecture, self._image_names) if images else (),
+            request_rope=images and model.uses_mrope,
+        )
 
     def _config_of_all_rows(self) -> VllmConfig:
         """With the rows of all lanes, by which vLLM's logits processors size what they keep."""

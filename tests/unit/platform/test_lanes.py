@@ -76,13 +76,6 @@ REFUSED = {
             "engine. Leave one of them out."
         ),
     ),
-    "rotary state": (
-        {"lanes": 2, "model": {"config": {"rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3]}}}},
-        (
-            "2 lanes are not available for TTProbe: its rotary positions differ from request to request (M-RoPE), and "
-            "one engine keeps them for a single lane. Leave out --data-parallel-size and tt.lanes."
-        ),
-    ),
     "more lanes than chips": (
         {"size": 64},
         (
