@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from vllm_tt.host.frequencies import inverse_frequencies
+from vllm_tt.host.frequencies import UnsupportedRope, inverse_frequencies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +77,8 @@ class MultiRotaryEmbedding:
     """Cosines and sines for positions of three coordinates; computed once a step and shared by all layers."""
 
     def __init__(self, rope: Rope) -> None:
+        if rope.varies:
+            raise UnsupportedRope(found=f"rope_type {rope.kind!r} with mrope_section", known="those that do not vary")
         with torch.device("cpu"):  # models are built on the meta device
             self._frequencies, self._scale = inverse_frequencies(rope)
             sections = torch.tensor(rope.values["mrope_section"])

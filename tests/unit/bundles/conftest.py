@@ -146,7 +146,9 @@ def serve_checkpoint() -> Any:
             optimizations=None,
         )
         served = Served(adapter, slots=slots, pages=pages, page_size=page_size, width=width, lanes=lanes)
-        served.allocate(pages, 1, config.head_dim, dtype, config.num_hidden_layers)
+        text = config.get_text_config()
+        head_size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+        served.allocate(pages, 1, head_size, dtype, text.num_hidden_layers)
         return served
 
     return serve

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 import torch
 from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLConfig
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLModel, Qwen2_5_VLRotaryEmbedding
 
-from vllm_tt.host.frequencies import Rope
+from vllm_tt.host.frequencies import Rope, UnsupportedRope
 from vllm_tt.host.mrope import ImageTokens, MultiRotaryEmbedding, RowPositions
 
 IMAGE, TEXT = 9, 5
@@ -88,3 +89,13 @@ def test_sections_of_a_head_turn_by_one_coordinate_each() -> None:
     cos, sin = MultiRotaryEmbedding(Rope.from_config(CONFIG.text_config))(positions, torch.float32)
     expected = Qwen2_5_VLRotaryEmbedding(CONFIG.text_config)(torch.zeros(1), positions[:, None])
     torch.testing.assert_close((cos[:, 0], sin[:, 0]), tuple(one[0] for one in expected), rtol=0, atol=1e-6)
+
+
+def test_frequencies_that_vary_with_the_length_are_refused() -> None:
+    rope = Rope(kind="dynamic", dim=8, theta=100.0, max_positions=16, values={"mrope_section": [2, 1, 1]})
+    message = (
+        "The checkpoint's rotary embedding declares rope_type 'dynamic' with mrope_section; the host blocks support "
+        "those that do not vary."
+    )
+    with pytest.raises(UnsupportedRope, match=f"^{re.escape(message)}$"):
+        MultiRotaryEmbedding(rope)
