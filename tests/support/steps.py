@@ -11,7 +11,7 @@ def new_request(req_id, prompt, pages, computed=0, params=None, **more):
     return NewRequestData(
         req_id=req_id,
         prompt_token_ids=prompt,
-        mm_features=[],
+        mm_features=more.pop("mm_features", []),
         sampling_params=params or SamplingParams(temperature=0),
         pooling_params=None,
         block_ids=(pages,),

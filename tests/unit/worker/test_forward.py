@@ -1,11 +1,12 @@
 import pytest
 import torch
 from fake_adapter import FakeAdapter
+from images import feature
 from steps import decode, new_request, prefill
 
 from vllm_tt.batch.build import DecodeBuilder, build_prefill
 from vllm_tt.batch.rows import Rows
-from vllm_tt.worker.forward import Forward, IncompleteAdapter, complete
+from vllm_tt.worker.forward import Forward, IncompleteAdapter, Traits, complete
 from vllm_tt.worker.outputs import UnexpectedOutput
 from vllm_tt.worker.reloads import Reload
 
@@ -150,3 +151,70 @@ def test_warm_up_is_needed_unless_it_is_off():
         "Bare.initialize_vllm_model() returned an object of Bare that cannot be served: it has no "
         "warmup_model_prefill() and no warmup_model_decode()."
     )
+
+
+class Rotary(FakeAdapter):
+    """Rotary positions of a row are ten times its length ahead."""
+
+    def prefill_forward(self, **kwargs):
+        deltas = torch.from_numpy(kwargs["prompt_lens"] * 10)
+        return super().prefill_forward(**kwargs), deltas[:, None]
+
+
+def test_images_and_rotary_positions_of_requests():
+    images = [feature(0, 2, pixel_values=[0.5], image_grid_thw=[1, 2, 4])]
+    new = [new_request("a", [4, 5], [1]), new_request("b", [6, 7, 8], [2], mm_features=images)]
+    rows = Rows(4, [2], 32)
+    first = prefill(("a", 3, 0, 2, False), ("b", 1, 0, 3, False), new=new)
+    rows.apply(first)
+    adapter = Rotary()
+    traits = Traits(images=("pixel_values", "image_grid_thw"), request_rope=True)
+    forward = Forward(adapter, "kv cache", "none", traits=traits)
+    output = forward.prefill(build_prefill(first.plan, rows))
+    assert output.logits.argmax(-1).tolist() == [6, 9]
+    assert output.rope_deltas.tolist() == [20, 30]
+    (call,) = adapter.called("prefill_forward")
+    assert call["pixel_values"] == [None, [images[0].data["pixel_values"].data]]
+    assert call["image_grid_thw"] == [None, [images[0].data["image_grid_thw"].data]]
+
+    rows.rope_deltas[[3, 1]] = output.rope_deltas
+    then = decode(("b", 1, 3, 4, False), cached=[("b", None)], released=[3], finished=["a"])
+    rows.apply(then)
+    forward.decode(DecodeBuilder(rows).build(then.plan), LOAD)
+    assert adapter.called("decode_forward")[0]["rope_deltas_all_users"] == [0, 30, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("deltas", "found"),
+    [
+        ((), "a float32 tensor of shape [2, 1, 32]"),
+        ((None,), "(a float32 tensor of shape [2, 1, 32], None)"),
+        ((torch.zeros(3),), "(a float32 tensor of shape [2, 1, 32], a float32 tensor of shape [3])"),
+    ],
+    ids=["none", "nothing", "of other rows"],
+)
+def test_a_prefill_without_its_rotary_positions(inputs, deltas, found):
+    class Odd(FakeAdapter):
+        def prefill_forward(self, **kwargs):
+            out = super().prefill_forward(**kwargs)
+            return (out, *deltas) if deltas else out
+
+    with pytest.raises(UnexpectedOutput) as error:
+        Forward(Odd(), "kv cache", "all", traits=Traits(request_rope=True)).prefill(inputs[0])
+    assert str(error.value) == (
+        "Odd.prefill_forward() must return (output, rope_deltas) with a delta for each of 2 rows: its rotary positions "
+        f"are its own; got {found}."
+    )
+
+
+def test_released_slots_are_told_to_adapters_that_ask():
+    class Keeps(FakeAdapter):
+        def release_slots(self, slots):
+            self._record("release_slots", {"slots": slots})
+
+    adapter = Keeps()
+    forward = Forward(adapter, "kv cache", "all")
+    forward.release((2, 0))
+    forward.release(())
+    assert adapter.called("release_slots") == [{"slots": [2, 0]}]
+    Forward(FakeAdapter(), "kv cache", "all").release((1,))
