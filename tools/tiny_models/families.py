@@ -113,7 +113,39 @@ def qwen2_5_vl() -> tuple[Any, ...]:
     return Qwen2_5_VLForConditionalGeneration(config), tokenizer, processor
 
 
+def gemma3() -> tuple[Any, ...]:
+    """Windows of no whole number of pages in four layers of six; rotation and scale of scores that are not defaults."""
+    import torch
+    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
+    config = Gemma3TextConfig(
+        vocab_size=320,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=6,
+        sliding_window_pattern=3,
+        sliding_window=20,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        query_pre_attn_scalar=24,
+        max_position_embeddings=2048,
+        rope_parameters={
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e4},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        },
+        bos_token_id=None,
+        eos_token_id=None,
+        dtype="float32",
+    )
+    model = Gemma3ForCausalLM(config)
+    # Embeddings are tied: with weights of one sign, the last token would mostly be the likeliest.
+    torch.nn.init.normal_(model.model.norm.weight, mean=-1.0)
+    return (model,)
+
+
 FAMILIES: Mapping[str, Callable[[], tuple[Any, ...]]] = {
+    "gemma3": gemma3,
     "qwen3_5": qwen3_5,
     "qwen3_moe": qwen3_moe,
     "qwen2_5_vl": qwen2_5_vl,
