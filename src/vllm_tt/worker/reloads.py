@@ -43,7 +43,8 @@ class Reload:
 class Resident:
     """The tokens and positions that the device holds after the steps submitted to it.
 
-    A row that stops decoding need not be taken out: with null pages it goes on unread, until the next reload.
+    A row that ends need not be taken out: with null pages it goes on unread, until the next reload. One that only
+    pauses must be: the device may hold state of its slot beside the pages, which is not to change meanwhile.
     """
 
     def __init__(self, rows: Rows, *, capacity: int, explicit: bool) -> None:
@@ -64,7 +65,9 @@ class Resident:
         slots = plan.slots
         same = (self._serial[slots] == self._rows.serial[slots]).all() and (self._position[slots] == plan.starts).all()
         moved = page_tables is not self._page_tables
-        if not same or (moved and not self._explicit) or self._position.max() >= self._capacity:
+        # A row that is left out gets null pages.
+        changed = moved and (not self._explicit or self._pauses_a_row(slots))
+        if not same or changed or self._position.max() >= self._capacity:
             return Reload(inputs=True, sampling=True)
         return Reload(inputs=False, page_table=moved)
 
@@ -79,6 +82,20 @@ class Resident:
         self._serial[slots[list(where.host_rows)]] = 0
         self._position[self._position != _IDLE] += 1
         self._page_tables = page_tables
+
+    def _pauses_a_row(self, slots: npt.NDArray[np.int32]) -> bool:
+        """Whether a step of ``slots`` leaves out a row that the device has, and that decodes again later."""
+        left_out = self._position != _IDLE
+        left_out[slots] = False
+        return any(self._goes_on(slot) for slot in np.flatnonzero(left_out).tolist())
+
+    def _goes_on(self, slot: int) -> bool:
+        """Whether the request in ``slot``, if there is one, may have tokens after those that were asked for."""
+        holder = self._rows.holders[slot]
+        if holder is None:
+            return False
+        most = holder.sampling_params.max_tokens
+        return most is None or int(self._position[slot]) + 1 < len(holder.prompt_token_ids) + most
 
     def forget(self) -> None:
         """Another kind of step ran: nothing that the device holds is relied on."""

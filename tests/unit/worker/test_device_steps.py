@@ -200,13 +200,23 @@ def test_steps_run_ahead_until_they_are_asked_for():
 
 
 def test_a_row_that_ends_or_gets_a_page_drains_nothing():
-    server = Server(ahead=True)
+    server = Server(ahead=True, params={"b": SamplingParams(temperature=0, max_tokens=2)})
     first = server.decode()
     second = server.decode("ac", cached=[("a", [9]), ("c", None)])
     third = server.decode("ac", released=[0], finished=["b"])
     assert server.reloads() == ["isr", "p", ""]
     assert [tokens(step.get_output())["a"] for step in (first, second, third)] == [6, 7, 8]
     assert server.drains == {}
+
+
+def test_a_row_that_pauses_drains_what_is_ahead():
+    server = Server(ahead=True)
+    first = server.decode()
+    second = server.decode("ac")
+    assert server.reloads() == ["isr", "isr"]
+    assert server.calls[1]["start_pos"].tolist() == [-1, 2, 2, -1]
+    assert [tokens(step.get_output())["a"] for step in (first, second)] == [6, 7]
+    assert server.drains == {"a changed batch": 1}
 
 
 def test_a_row_that_joins_drains_what_is_ahead_once():

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from steps import decode, empty, new_request, prefill
+from vllm.sampling_params import SamplingParams
 
 from vllm_tt.batch.build import DecodeBuilder
 from vllm_tt.batch.rows import Rows
@@ -15,13 +16,20 @@ DEVICE = Where(device=True)
 
 
 class Driver:
-    """Requests a, b and c in slots 0, 1 and 2, each two tokens into pages of four; a row covers eight positions."""
+    """Requests a, b and c in slots 0, 1 and 2, each two tokens into pages of four; a row covers eight positions.
+
+    The last token of c is the one that position 5 gives.
+    """
 
     def __init__(self, explicit=True):
         self.rows = Rows(4, [2], 32)
         self.builder = DecodeBuilder(self.rows)
         self.resident = Resident(self.rows, capacity=8, explicit=explicit)
-        new = [new_request(name, [1, 2], [page]) for name, page in zip("abc", (1, 2, 3), strict=True)]
+        params = {"c": SamplingParams(temperature=0, max_tokens=5)}
+        new = [
+            new_request(name, [1, 2], [page], params=params.get(name))
+            for name, page in zip("abc", (1, 2, 3), strict=True)
+        ]
         self.rows.apply(prefill(*[(name, slot, 0, 2, False) for slot, name in enumerate("abc")], new=new))
 
     def decode(self, position, names="abc", where=DEVICE, *, c_is_ahead=0, **more):
@@ -77,11 +85,19 @@ def test_a_row_that_goes_on_unread_does_not_leave_the_page_table():
     assert driver.decode(6, "ab") == NOTHING
 
 
-def test_a_row_that_paused_is_loaded_again():
+def test_a_row_that_pauses_is_taken_out_and_loaded_again():
     driver = Driver()
     driver.decode(2)
-    driver.decode(3, "ab")
-    assert driver.decode(3, "c") == ALL
+    assert driver.decode(3, "ac") == ALL
+    assert driver.decode(4, "ac") == NOTHING
+    assert driver.decode(3, "b") == ALL
+
+
+@pytest.mark.parametrize(("c_is_ahead", "expected"), [(2, ALL), (3, TABLE)], ids=["before its end", "at its end"])
+def test_a_row_with_all_its_tokens_does_not_pause(c_is_ahead, expected):
+    driver = Driver()
+    driver.decode(2, c_is_ahead=c_is_ahead)
+    assert driver.decode(3, "ab") == expected
 
 
 @pytest.mark.parametrize("new", [True, False])
