@@ -54,7 +54,11 @@ class Engine:
             data_parallel_rank=None,
             priority=priority,
         )
-        self.tokens[req_id], self.logprobs[req_id] = [], []
+        self.add_request(request)
+
+    def add_request(self, request):
+        """Queue an `EngineCoreRequest` as it is."""
+        self.tokens[request.request_id], self.logprobs[request.request_id] = [], []
         self.core.add_request(*self.core.preprocess_add_request(request))
 
     def abort(self, *req_ids):

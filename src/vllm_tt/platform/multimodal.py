@@ -41,14 +41,18 @@ def whole_images(config: VllmConfig) -> str | None:
     scheduler = config.scheduler_config
     if is_settled(config) or not scheduler.disable_chunked_mm_input:
         return None
-    tokens, before = longest_image(config.model_config), scheduler.max_num_batched_tokens
-    if tokens is None or tokens <= before:
+    if (tokens := longest_image(config.model_config)) is None:
         return None
-    scheduler.max_num_batched_tokens = tokens
-    return (
-        f"max_num_batched_tokens is raised from {before} to {tokens}, so that the largest image fits into a step "
-        "(--mm-processor-kwargs can make images smaller)"
-    )
+    raised = []
+    for name in ("max_num_batched_tokens", "long_prefill_token_threshold"):
+        before = getattr(scheduler, name)
+        if 0 < before < tokens:  # a threshold of 0 is none
+            setattr(scheduler, name, tokens)
+            raised.append(f"{name} is raised from {before} to {tokens}")
+    if not raised:
+        return None
+    smaller = "(--mm-processor-kwargs can make images smaller)"
+    return f"{', '.join(raised)}, so that the largest image fits into a step {smaller}"
 
 
 def unlimited_encoder(config: VllmConfig) -> None:

@@ -1,7 +1,8 @@
-"""Prefix-cache hits that end outside of images: a chunk never begins within one.
+"""Chunks that begin and end outside of images.
 
-vLLM looks to where chunks end. Where they begin is up to the prefix cache, whose pages know nothing of images: but
-the tokens of an image may attend to each other in both directions, and an encoder computes it whole.
+The tokens of an image may attend to each other in both directions, and an encoder computes it whole. Where chunks begin
+is also up to the prefix cache, whose pages know nothing of images. Where they end vLLM looks to, but not for an image
+that a chunk begins with, and not for one that its encoder cache has from another request.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from vllm.v1.core.kv_cache_manager import KVCacheManager
     from vllm.v1.request import Request
 
-__all__ = ["keep_images_whole"]
+__all__ = ["keep_images_whole", "whole_images"]
 
 
 def keep_images_whole(manager: KVCacheManager) -> None:
@@ -25,6 +26,12 @@ def keep_images_whole(manager: KVCacheManager) -> None:
         return _find_whole(manager, find, request) if request.mm_features else find(request)
 
     manager.get_computed_blocks = find_whole
+
+
+def whole_images(request: Request, start: int, count: int) -> int:
+    """How many tokens a chunk may hold, at most ``count`` from ``start`` on: those before an image it would cut."""
+    cut = _cut_image(request, start + count)
+    return count if cut is None else max(cut - start, 0)
 
 
 class _Until:

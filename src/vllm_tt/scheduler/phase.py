@@ -14,7 +14,7 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import RequestStatus
 
 from vllm_tt.platform.compat import ADMISSION_CAPS
-from vllm_tt.scheduler.images import keep_images_whole
+from vllm_tt.scheduler.images import keep_images_whole, whole_images
 from vllm_tt.scheduler.interleave import DecodeInterleave
 from vllm_tt.scheduler.lane_log import LaneFigures
 from vllm_tt.scheduler.plan import Phase, TTSchedulerOutput
@@ -123,6 +123,13 @@ class TTScheduler(AsyncScheduler):
         """Queue a request that another lane has withdrawn; it has been reported as queued there."""
         self.waiting.add_request(request)
         self.requests[request.request_id] = request
+
+    def _try_schedule_encoder_inputs(
+        self, request: Request, num_computed_tokens: int, num_new_tokens: int, *budget: Any, **more: Any
+    ) -> Any:
+        """What vLLM asks about each chunk of a prompt with images; they are the adapter's to encode."""
+        count = whole_images(request, num_computed_tokens, num_new_tokens)
+        return super()._try_schedule_encoder_inputs(request, num_computed_tokens, count, *budget, **more)
 
     def _prefill_pass(self, throttle: bool) -> SchedulerOutput:
         """Schedule with the decodes hidden; their places stay taken."""

@@ -74,6 +74,13 @@ def test_the_largest_image_fits_into_a_chunk(settle):
     assert config.scheduler_config.disable_chunked_mm_input
 
 
+def test_the_largest_image_fits_into_the_chunk_of_a_long_prompt(settle):
+    _, (change,), config = settle(max_num_batched_tokens=8192, long_prefill_token_threshold=300)
+    assert change.text.startswith("long_prefill_token_threshold is raised from 300 to 5000, so that the largest image ")
+    assert config.scheduler_config.long_prefill_token_threshold == 5000
+    assert config.scheduler_config.max_num_batched_tokens == 8192
+
+
 def test_no_encoder_budget_limits_a_step(settle):
     scheduler = settle(max_num_seqs=8)[2].scheduler_config
     assert scheduler.max_num_encoder_input_tokens == scheduler.encoder_cache_size == 2 * 4096 * 8

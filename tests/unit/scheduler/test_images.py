@@ -10,7 +10,7 @@ from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.request import Request
 
-from vllm_tt.scheduler.images import keep_images_whole
+from vllm_tt.scheduler.images import keep_images_whole, whole_images
 
 PAGE = 4
 
@@ -74,3 +74,12 @@ def test_a_hit_ends_outside_of_images(manager, images, cached):
     assert len(blocks.get_block_ids()[0]) == cached // PAGE
     stats = manager.make_prefix_cache_stats()
     assert (stats.requests, stats.queries, stats.hits) == (1, 24, cached)
+
+
+@pytest.mark.parametrize(
+    ("start", "count", "whole"),
+    [(0, 5, 5), (0, 8, 5), (0, 11, 11), (0, 12, 11), (5, 3, 0), (5, 6, 6), (5, 7, 6), (11, 8, 8), (19, 5, 5)],
+)
+def test_a_chunk_ends_outside_of_images(start, count, whole):
+    one = request("a", 30, feature(5, 6), feature(11, 8))
+    assert whole_images(one, start, count) == whole
