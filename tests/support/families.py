@@ -75,6 +75,12 @@ class Family:
 
 
 FAMILIES = {
+    "gemma3": Family(
+        tiny="gemma3",
+        bundle="gemma3-host",
+        # Three KV cache groups, and pages of their own for each.
+        arguments={"--skip-tokenizer-init": "", "--num-gpu-blocks-override": "60"},
+    ),
     "qwen3-moe": Family(tiny="qwen3_moe", bundle="qwen3-moe-host"),
 }
 
