@@ -83,7 +83,10 @@ class Gemma3(nn.Module):
 class Gemma3ForCausalLM(HostAdapter):
     @classmethod
     def get_kv_cache_spec(cls, vllm_config):
-        """Windows keep what they see; full attention keeps every token."""
+        """Windows keep what they see; full attention keeps every token.
+
+        With --disable-sliding-window there are no windows: vLLM has taken them out of the configuration.
+        """
         from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
 
         config = vllm_config.model_config.hf_text_config
@@ -93,7 +96,9 @@ class Gemma3ForCausalLM(HostAdapter):
             "head_size": config.head_dim,
             "dtype": vllm_config.model_config.dtype,
         }
-        windowed, full = SlidingWindowSpec(**cache, sliding_window=config.sliding_window), FullAttentionSpec(**cache)
+        full = FullAttentionSpec(**cache)
+        window = config.sliding_window
+        windowed = full if window is None else SlidingWindowSpec(**cache, sliding_window=window)
         return {
             f"model.layers.{i}.self_attn": windowed if layer_type == SLIDING else full
             for i, layer_type in enumerate(config.layer_types)

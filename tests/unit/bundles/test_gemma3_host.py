@@ -161,14 +161,17 @@ def test_layers_read_what_is_theirs_in_shared_buffers_and_nothing_behind_windows
     assert {slot: row[:COUNT] for slot, row in found.items()} == expected
 
 
-def test_the_layers_say_what_they_cache(bundle_module: Any, served: Any) -> None:
-    _, model = served()
+@pytest.mark.parametrize("window", [20, None])
+def test_the_layers_say_what_they_cache(window: int | None, bundle_module: Any) -> None:
+    config = make("gemma3")[0].config
+    config.sliding_window = window
     vllm_config = SimpleNamespace(
-        model_config=SimpleNamespace(hf_text_config=model.config, dtype=torch.bfloat16),
+        model_config=SimpleNamespace(hf_text_config=config, dtype=torch.bfloat16),
         cache_config=SimpleNamespace(block_size=16),
     )
     cache = {"block_size": 16, "num_kv_heads": 2, "head_size": 32, "dtype": torch.bfloat16}
-    windowed, full = SlidingWindowSpec(**cache, sliding_window=20), FullAttentionSpec(**cache)
+    full = FullAttentionSpec(**cache)
+    windowed = SlidingWindowSpec(**cache, sliding_window=20) if window else full
     specs = bundle_module("gemma3-host").Gemma3ForCausalLM.get_kv_cache_spec(vllm_config)
     assert specs == {
         f"model.layers.{i}.self_attn": spec
