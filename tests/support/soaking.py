@@ -61,6 +61,8 @@ class Case:
     """Share of the steps before which everything is preempted and the prefix cache emptied."""
     layered: bool = False
     """The model has layers of full and of sliding-window attention."""
+    recurrent: bool = False
+    """The model has state by slot beside its pages, and no prefix caching."""
     lanes: int = 1
     """Each with the engine's options; requests arrive as many times as fast."""
 
@@ -69,6 +71,7 @@ class Case:
         if self.layered:
             return nullcontext()
         more = {"supports_lanes": True} if self.lanes > 1 else {}
+        more |= {"supports_prefix_caching": False} if self.recurrent else {}
         if self.device is not None:
             return self.device.declared(**more)
         return device(HOST | more) if more else nullcontext()
@@ -159,6 +162,46 @@ CASES |= {
     ),
     "device, no traces": Case(
         options={"additional_config": {"tt": {"trace_mode": "none"}}}, device=Device(compute="submit"), special=0.1
+    ),
+}
+
+CASES |= {
+    "recurrent": Case(recurrent=True, options=CHUNKS),
+    "recurrent, pressure, priorities, chunks of 7": Case(
+        recurrent=True,
+        options=TIGHT | {"long_prefill_token_threshold": 7, "scheduling_policy": "priority"},
+        preempts=True,
+    ),
+    "recurrent, device, pressure, priorities": Case(
+        recurrent=True,
+        options=TIGHT | {"max_num_batched_tokens": 128, "scheduling_policy": "priority"},
+        device=Device(compute="read"),
+        stops=0.3,
+        longest_output=160,
+        preempts=True,
+    ),
+    "recurrent, device, pressure, split, priorities": Case(
+        recurrent=True,
+        options=TIGHT | {"max_num_batched_tokens": 64, "scheduling_policy": "priority"},
+        device=Device(declares=ROW_LOGITS),
+        special=0.1,
+        stops=0.3,
+        preempts=True,
+    ),
+    "recurrent, device, pressure, legacy": Case(
+        recurrent=True, options=TIGHT | CHUNKS, device=Device(contract=None), special=0.0, preempts=True
+    ),
+    "recurrent, device, resets": Case(
+        recurrent=True, options=CHUNKS, device=Device(), special=0.0, resets=0.03, preempts=True
+    ),
+    "recurrent, two lanes, pressure": Case(
+        recurrent=True,
+        lanes=2,
+        options=TIGHT | {"max_num_batched_tokens": 128},
+        device=Device(),
+        stops=0.3,
+        longest_output=160,
+        preempts=True,
     ),
 }
 

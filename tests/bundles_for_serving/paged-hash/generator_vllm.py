@@ -5,7 +5,7 @@ for a limit), PAGED_HASH_CONTRACT=1 declares the explicit commands of decode, PA
 the cache, PAGED_HASH_PAD_TO makes prefill also write a padded tail, PAGED_HASH_SPARE_PAGES allows pages
 past those that a row needs, PAGED_HASH_POISON is a token that prefill fails on, PAGED_HASH_COMPUTE is
 when the device computes (``submit``, ``read`` or ``thread``), PAGED_HASH_DEPTH how many decodes may be
-submitted and not read.
+submitted and not read. Without ``supports_prefix_caching`` the model has state by slot too.
 
 Whether the events of a readback were synchronised cannot be seen from here: `ttnn.event_synchronize`
 takes the runtime's own events alone and leaves no trace on them.

@@ -76,6 +76,7 @@ class Device:
         require((positions < width).all(), "position {at} is past the page table", at=positions.max())
         tables = self.rows.tables(page_table[served], served, positions[served], positions[served] + 1)
         self.rows.decode(served, tables, tokens[served], positions[served])
+        self.rows.run_on(live, tokens[live], positions[live])
         self.rows.idle(np.setdiff1d(np.arange(self._slots), served))
         self._record["decodes_of_row"].update(self.rows.marks[served].tolist())
         logits = torch.zeros((self._slots, self._vocab_size))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from paged_hash import choose
 from paged_hash_checks import check_pages, require
+from paged_hash_states import States
 from paged_hash_store import JUNK, PagedStore
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ class Rows:
     def __init__(self, store: PagedStore, slots: int, lanes: int, *, chunked: bool, caching: bool, spare: int) -> None:
         self.store = store
         self._chunked, self._caching, self._spare = chunked, caching, spare
+        self._states = None if caching else States(slots)
+        """A state cannot be taken from the pages of others."""
         self._lanes, self._lane_of = lanes, np.arange(slots) // (slots // lanes)
         self._pages = len(store.tokens) // lanes
         self.ends = np.zeros(slots, np.int64)
@@ -38,6 +41,8 @@ class Rows:
         self._admit(slot, page_table, tokens[:start])
         self.store.prefill(page_table, tokens[start:], start, int(self.marks[slot]))
         self.ends[slot] = len(tokens)
+        if self._states is not None:
+            self._states.prefill(slot, tokens[start:], start)
 
     def decode(self, slots: Ints, tables: Ints, tokens: Ints, positions: Ints) -> None:
         """Write the last token of each row."""
@@ -54,6 +59,11 @@ class Rows:
         self.ends[slots] += 1
         for slot, table in zip(slots.tolist(), tables, strict=True):
             self._tables[slot] = table.tolist()
+
+    def run_on(self, slots: Ints, tokens: Ints, positions: Ints) -> None:
+        """What is computed in ``slots`` changes their state, also where it is written to the null page."""
+        if self._states is not None:
+            self._states.decode(slots, tokens, positions)
 
     def idle(self, slots: Ints) -> None:
         """An idle slot's write lands in its lane's null page."""
@@ -80,7 +90,10 @@ class Rows:
         columns = np.arange(tables.shape[1])
         own = (columns >= self._first_own[slots][:, None]) & (columns < -(-ends // self.store.page_size)[:, None])
         self._refuse_foreign(slots, tables, own)
-        return choose(self.store.hashes(tables, ends), ends, vocab_size, eos_every)
+        hashes = self.store.hashes(tables, ends)
+        if self._states is not None:
+            hashes += self._states.off(slots, self.store.fingerprint_at(tables, ends))
+        return choose(hashes, ends, vocab_size, eos_every)
 
     def _wrote(self, slot: int, pages: Ints) -> bool:
         """Whether a row's own ones of its ``pages`` are as it left them.
