@@ -75,6 +75,7 @@ class Family:
 
 
 FAMILIES = {
+    "qwen3.5": Family(tiny="qwen3_5", bundle="qwen3_5-host", caches_prefixes=False),
     "gemma3": Family(
         tiny="gemma3",
         bundle="gemma3-host",
