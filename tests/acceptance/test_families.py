@@ -8,6 +8,8 @@ import pytest
 
 pytestmark = pytest.mark.server
 
+CHAT = "/v1/chat/completions"
+
 
 @pytest.fixture(scope="module", params=families.FAMILIES)
 def family(request):
@@ -45,6 +47,17 @@ def answered(running, client):
 def test_requests_sent_at_once_get_the_tokens_of_transformers(answered):
     wrong = [body for body, ours, theirs in answered if ours != theirs]
     assert not wrong, f"{len(wrong)} of {len(answered)}"
+
+
+def test_what_cannot_be_read_is_refused_and_hurts_no_other(running, family, client):
+    if not (unreadable := family.unreadable()):
+        pytest.skip("whatever is sent can be read")
+    _, expected = running
+    with ThreadPoolExecutor(24) as pool:
+        good = [pool.submit(families.ask, client, request) for request, _ in expected[:10]]
+        bad = {name: pool.submit(client.request, "POST", CHAT, body) for name, body in unreadable.items()}
+    assert [one.result() for one in good] == [theirs for _, theirs in expected[:10]]
+    assert {name: one.result()[0] for name, one in bad.items()} == dict.fromkeys(unreadable, 400)
 
 
 def test_they_were_served_under_pressure(answered, family, running, client):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import image_chats
 import torch
 from tools.tiny_models.families import FAMILIES as TINY
 from tools.tiny_models.write import make
@@ -56,6 +57,11 @@ def token_prompts(model, *, number=40, longest=330, shared=70, first_token=3):
     ]
 
 
+def chats_with_images(_model, tokenizer, settings):
+    chats = image_chats.chats(tokenizer, settings)
+    return [Request(path="/v1/chat/completions", body=body, inputs=inputs) for body, inputs in chats]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
     """A bundle, what to serve with it, and how."""
@@ -68,6 +74,8 @@ class Family:
     requests: Callable[..., list[Request]] = token_prompts
     """From the model and what is saved beside it."""
     caches_prefixes: bool = True
+    unreadable: Callable[[], dict[str, dict[str, Any]]] = dict
+    """Bodies of chat completions that a server must refuse, by what is wrong with them."""
 
     def command_line(self):
         options = COMMON | self.arguments
@@ -81,6 +89,13 @@ FAMILIES = {
         bundle="gemma3-host",
         # Three KV cache groups, and pages of their own for each.
         arguments={"--skip-tokenizer-init": "", "--num-gpu-blocks-override": "60"},
+    ),
+    "qwen2.5-vl": Family(
+        tiny="qwen2_5_vl",
+        bundle="qwen2_5_vl-host",
+        arguments={},
+        requests=chats_with_images,
+        unreadable=image_chats.unreadable,
     ),
     "qwen3-moe": Family(tiny="qwen3_moe", bundle="qwen3-moe-host"),
 }
