@@ -103,4 +103,5 @@ class Bench:
         return f"{what}: {fault}" if fault else None
 
     def watch(self) -> PageWatch:
-        return PageWatch(self.rig.kv_cache, self.rig.sizes.pages)
+        pool, pages = self.rig.pool, self.rig.sizes.pages
+        return PageWatch(self.rig.kv_cache, pool.size(pages), pool.page_of)

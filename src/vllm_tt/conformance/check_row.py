@@ -27,8 +27,16 @@ class Check:
     """What is wrong with a case, or None; may raise what the adapter raises."""
     declared: tuple[str, ...] = ()
     """The capabilities without which the row is not looked at."""
+    pointless: Callable[[Sizes], str | None] | None = None
+    """Why there is nothing to look at, or None."""
 
     def undeclared(self, capabilities: Capabilities) -> str | None:
         """The first capability that is missing. A limit of 0 is declared."""
         values = {name: getattr(capabilities, name) for name in self.declared}
         return next((name for name, value in values.items() if value is None or value is False), None)
+
+    def skipped(self, capabilities: Capabilities, sizes: Sizes) -> str | None:
+        """Why the row is not looked at, or None."""
+        if missing := self.undeclared(capabilities):
+            return f"{missing} is not declared"
+        return self.pointless(sizes) if self.pointless else None

@@ -8,6 +8,7 @@ from vllm_tt.conformance.bench import Bench, Played
 from vllm_tt.conformance.check_row import Check
 from vllm_tt.conformance.control_checks import CONTROL_CHECKS
 from vllm_tt.conformance.device_checks import DEVICE_CHECKS
+from vllm_tt.conformance.family_checks import FAMILY_CHECKS
 from vllm_tt.conformance.workloads import chunked, prefixes, several, single
 
 if TYPE_CHECKING:
@@ -187,6 +188,7 @@ CHECKS: tuple[Check, ...] = (
         run=_split_equals_synchronous,
         declared=("supports_async_decode",),
     ),
+    *FAMILY_CHECKS,
     *DEVICE_CHECKS,
     *CONTROL_CHECKS,
 )

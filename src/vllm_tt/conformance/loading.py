@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from vllm_tt.bundle.locate import locate
+from vllm_tt.conformance.layers import Pool, groups_of
 from vllm_tt.conformance.rig import Rig, Sizes
 from vllm_tt.errors import ConfigError
 from vllm_tt.models.entry import Entry
@@ -66,12 +67,19 @@ class Subject:
 
     def rig(self, adapter: Any) -> Rig:
         """The adapter with its KV cache allocated."""
-        shape, layers = self.sizes.kv_shape, self.sizes.layers
-        if hasattr(adapter, "allocate_kv_cache_per_layer"):
-            cache = adapter.allocate_kv_cache_per_layer([(shape, self.dtype, layer) for layer in range(layers)])
+        sizes = self.sizes
+        groups = groups_of(self.adapter_class, self.config, dtype=self.dtype, block_size=sizes.page_size)
+        pool = Pool(page_size=sizes.page_size, max_seq_len=sizes.max_seq_len, groups=groups)
+        if groups is not None:
+            looked_back = [window for window in pool.windows if window is not None]
+            sizes = replace(sizes, layers=len(groups.specs), window=min(looked_back, default=None))
+            cache = groups.allocate(adapter, pool.size(sizes.pages), self.chips // sizes.lanes)
+        elif hasattr(adapter, "allocate_kv_cache_per_layer"):
+            shapes = [(sizes.kv_shape, self.dtype, layer) for layer in range(sizes.layers)]
+            cache = adapter.allocate_kv_cache_per_layer(shapes)
         else:
-            cache = adapter.allocate_kv_cache(shape, self.dtype, layers)
-        return Rig(adapter, cache, self.sizes, self.capabilities)
+            cache = adapter.allocate_kv_cache(sizes.kv_shape, self.dtype, sizes.layers)
+        return Rig(adapter, cache, sizes, self.capabilities, pool)
 
 
 def load_subject(request: Request, config: Any, chips: int) -> Subject:

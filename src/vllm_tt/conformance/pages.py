@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["PageWatch"]
 
@@ -17,8 +17,9 @@ __all__ = ["PageWatch"]
 class PageWatch:
     """The contents of every page at one moment."""
 
-    def __init__(self, kv_cache: Any, pages: int) -> None:
-        self._pages = pages
+    def __init__(self, kv_cache: Any, pages: int, page_of: Callable[[int], int] = int) -> None:
+        """``pages``: of the pool; ``page_of``: the page of a request that an id in the pool is."""
+        self._pages, self._page_of = pages, page_of
         self._arrays = list(_arrays(kv_cache, pages, set()))
         self._before = [array.copy() for array in self._arrays]
 
@@ -32,7 +33,7 @@ class PageWatch:
         found: set[int] = set()
         for now, before in zip(self._arrays, self._before, strict=True):
             differs = (now != before).reshape(self._pages, -1).any(axis=1)
-            found.update(np.flatnonzero(differs).tolist())
+            found.update(map(self._page_of, np.flatnonzero(differs).tolist()))
         return found
 
 

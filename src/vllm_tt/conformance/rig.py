@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from vllm_tt.batch.step_input import DecodeInput, PrefillInput
+from vllm_tt.conformance.layers import Pool, Span
 from vllm_tt.conformance.sampled import Answer, Ask, BadReturn, shown
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class Sizes:
     """(pages, KV heads of a chip, page size, head size)."""
     layers: int
     lanes: int = 1
+    window: int | None = None
+    """Tokens that layers look back over, where they do not all see every token; the shortest, if there are several."""
 
     @property
     def slots_per_lane(self) -> int:
@@ -84,13 +86,20 @@ class Submitted:
 class Rig:
     """An adapter with its KV cache."""
 
-    def __init__(self, adapter: Any, kv_cache: Any, sizes: Sizes, capabilities: Capabilities) -> None:
+    def __init__(
+        self, adapter: Any, kv_cache: Any, sizes: Sizes, capabilities: Capabilities, pool: Pool | None = None
+    ) -> None:
         self.adapter = adapter
         self.kv_cache = kv_cache
         self.sizes = sizes
         self.capabilities = capabilities
-        self._table: torch.Tensor | None = None
-        """The page table that the device was sent last."""
+        self.pool = pool or Pool(page_size=sizes.page_size, max_seq_len=sizes.max_seq_len)
+        self.behind: int | None = None
+        """What page tables have behind windows: a page, 0 for the null page; None leaves a row's own there."""
+        self._tables_sent: tuple[torch.Tensor, ...] | None = None
+        """The page tables that the device was sent last."""
+        self._taken: set[int] = set()
+        """Slots whose state is a request's."""
 
     @property
     def takes_commands(self) -> bool:
@@ -99,8 +108,7 @@ class Rig:
 
     def can_go_on(self, rows: Sequence[Token]) -> bool:
         """Whether a decode of ``rows`` need not load everything: without commands, new pages come with all else."""
-        (table,) = self._decode_input(rows).page_tables
-        return self.takes_commands or (self._table is not None and torch.equal(self._table, table))
+        return self.takes_commands or self._same_tables(self._decode_input(rows).page_tables)
 
     def warm_up(self, *, trace: bool) -> None:
         sampled = self.capabilities.supports_sample_on_device
@@ -143,9 +151,10 @@ class Rig:
 
     def _prefill(self, chunks: Sequence[Chunk], words: Mapping[str, Any]) -> Any:
         inputs = self._prefill_input(chunks)
+        self._release([chunk.slot for chunk in chunks if chunk.start == 0])
         return self.adapter.prefill_forward(
             tokens=inputs.tokens,
-            **self._pages(inputs.page_tables[0]),
+            **self.pool.per_call(inputs.page_tables),
             kv_cache=self.kv_cache,
             enable_trace=False,
             prompt_lens=inputs.prompt_lens,
@@ -156,10 +165,10 @@ class Rig:
 
     def _submit(self, rows: Sequence[Token], ask: Ask | None, goes_on: bool, split: bool) -> Submitted:
         inputs = self._decode_input(rows)
-        commands = self._commands(ask is not None, goes_on, inputs.page_tables[0])
+        commands = self._commands(ask is not None, goes_on, inputs.page_tables)
         out = self.adapter.decode_forward(
             tokens=inputs.tokens,
-            **self._pages(inputs.page_tables[0]),
+            **self.pool.per_call(inputs.page_tables),
             kv_cache=self.kv_cache,
             start_pos=inputs.start_pos,
             enable_trace=False,
@@ -193,7 +202,11 @@ class Rig:
             tokens[i, : chunk.end] = chunk.tokens[: chunk.end]
         return PrefillInput(
             tokens=torch.from_numpy(tokens),
-            page_tables=(self._tables([(i, chunk.pages, chunk.end) for i, chunk in enumerate(chunks)], len(chunks)),),
+            page_tables=self.pool.tables(
+                [Span(index=i, pages=one.pages, start=one.start, end=one.end) for i, one in enumerate(chunks)],
+                len(chunks),
+                self.behind,
+            ),
             prompt_lens=np.array([chunk.end for chunk in chunks], dtype=np.int64),
             start_pos=np.array([chunk.start for chunk in chunks], dtype=np.int64),
             empty_slots=[chunk.slot for chunk in chunks],
@@ -206,34 +219,32 @@ class Rig:
             tokens[row.slot], start_pos[row.slot] = row.token, row.position - row.late
         return DecodeInput(
             tokens=torch.from_numpy(tokens),
-            page_tables=(self._tables([(row.slot, row.pages, row.position + 1) for row in rows], self.sizes.slots),),
+            page_tables=self.pool.tables(
+                [Span(index=row.slot, pages=row.pages, start=row.position, end=row.position + 1) for row in rows],
+                self.sizes.slots,
+                self.behind,
+            ),
             start_pos=torch.from_numpy(start_pos),
         )
 
-    def _tables(self, rows: Sequence[tuple[int, Sequence[int], int]], count: int) -> torch.Tensor:
-        """Each row's pages as far as it is long; the null page behind them."""
-        table = np.zeros((count, self.sizes.width), dtype=np.int32)
-        for index, pages, length in rows:
-            held = -(-length // self.sizes.page_size)
-            table[index, :held] = pages[:held]
-        return torch.from_numpy(table)
+    def _release(self, slots: Sequence[int]) -> None:
+        """Requests begin in ``slots``: what was there before has given them up."""
+        given_up = sorted(self._taken.intersection(slots))
+        self._taken.update(slots)
+        if given_up and hasattr(self.adapter, "release_slots"):
+            self.adapter.release_slots(given_up)
 
-    def _pages(self, table: torch.Tensor) -> dict[str, Any]:
-        """The page table, and each layer's where layers may cache differently and prefill names it.
+    def _same_tables(self, tables: tuple[torch.Tensor, ...]) -> bool:
+        """Whether the device has got ``tables`` already."""
+        before = self._tables_sent
+        return before is not None and all(map(torch.equal, before, tables))
 
-        Here every layer has a buffer of its own, and all may have the same pages.
-        """
-        named = "page_tables_per_layer" in signature(self.adapter.prefill_forward).parameters
-        if not named or not hasattr(self.adapter, "get_kv_cache_spec"):
-            return {"page_table": table}
-        return {"page_table": table, "page_tables_per_layer": [table] * self.sizes.layers}
-
-    def _commands(self, sampled: bool, goes_on: bool, page_table: torch.Tensor) -> dict[str, bool]:
-        before, self._table = self._table, page_table
+    def _commands(self, sampled: bool, goes_on: bool, tables: tuple[torch.Tensor, ...]) -> dict[str, bool]:
+        changed, self._tables_sent = not self._same_tables(tables), tables
         if self.takes_commands:
             return {
                 "reload_inputs": not goes_on,
-                "reload_page_table": goes_on and (before is None or not torch.equal(before, page_table)),
+                "reload_page_table": goes_on and changed,
                 "reload_sampling_params": sampled and not goes_on,
                 "reset_sampling_state": sampled and not goes_on,
             }

@@ -114,8 +114,9 @@ class Run:
     def _allocate(self) -> str:
         self._rig = self._subject.rig(self._adapter)
         self._dram.note("KV cache")
-        sizes = self._subject.sizes
-        return f"{sizes.pages} pages of {sizes.page_size} tokens, {sizes.layers} layers"
+        sizes, groups = self._rig.sizes, len(self._rig.pool.windows)
+        several = f" in {groups} groups" if groups > 1 else ""
+        return f"{sizes.pages} pages of {sizes.page_size} tokens, {sizes.layers} layers{several}"
 
     def _warm_up(self) -> str:
         for trace in (False, True):
@@ -184,8 +185,8 @@ class Run:
 
 def run_check(check: Check, bench: Bench, folder: Path) -> Row:
     """The row of one check; ``folder`` is the bundle's, whose lines are named in faults."""
-    if missing := check.undeclared(bench.rig.capabilities):
-        return Row(name=check.name, status="skip", detail=f"{missing} is not declared")
+    if why := check.skipped(bench.rig.capabilities, bench.rig.sizes):
+        return Row(name=check.name, status="skip", detail=why)
 
     def fault_of(case: Case) -> str | None:
         try:

@@ -74,6 +74,12 @@ class KVGroups:
         """The group whose page table is ``page_table``: the first with full attention, if there is one."""
         return min(set(range(len(self))) - self.windowed, default=0)
 
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """Tokens that each group looks back over; None for full attention."""
+        first = [self.specs[self.group_of_layer.index(group)] for group in range(len(self))]
+        return tuple(_window(spec) for spec in first)
+
     def widths(self, max_model_len: int) -> list[int]:
         """Pages of the longest request, for each group."""
         return [-(-max_model_len // size) for size in self.block_sizes]

@@ -34,29 +34,11 @@ class Legacy:
         return super().decode_forward(**kwargs, **dict.fromkeys(commands, reset_batch))
 
 
-class Layered:
-    """The reference adapter with layers that may cache differently: it gets a page table for each."""
-
-    def get_kv_cache_spec(self, vllm_config): ...
-
-    def prefill_forward(self, *, page_tables_per_layer, **kwargs):
-        self.look_at(page_tables_per_layer, **kwargs)
-        return super().prefill_forward(page_tables_per_layer=page_tables_per_layer, **kwargs)
-
-    def decode_forward(self, *, page_tables_per_layer, **kwargs):
-        self.look_at(page_tables_per_layer, **kwargs)
-        return super().decode_forward(page_tables_per_layer=page_tables_per_layer, **kwargs)
-
-    def look_at(self, tables, *, page_table, kv_cache, **_):
-        assert len(tables) == len(kv_cache)
-        assert all(table is page_table for table in tables)
-
-
-@pytest.mark.parametrize("base", [object, Legacy, Layered], ids=["commands", "reset_batch", "layers"])
+@pytest.mark.parametrize("base", [object, Legacy], ids=["commands", "reset_batch"])
 def test_a_complete_adapter_passes_every_row(base, llama_host, bench_of):
     bench = bench_of(type("Right", (base, llama_host) if base is not object else (llama_host,), {}))
-    rows = [run_check(check, bench, FOLDER) for check in CHECKS]
-    assert [(row.name, row.status, row.case) for row in rows] == [(check.name, "pass", "") for check in CHECKS]
+    rows = [run_check(check, bench, FOLDER) for check in CHECKS if check.name != "windows"]
+    assert {(row.status, row.case) for row in rows} == {("pass", "")}
     assert rows[0].detail.startswith("prefill then decode equals one longer prefill (largest difference ")
     assert rows[0].detail.endswith(", limit 0.001)")
 
@@ -74,7 +56,10 @@ def test_the_guides_example_passes_what_it_declares(llama_host, bench_of):
 def test_what_is_not_declared_is_not_looked_at(llama_host, bench_of):
     bench = bench_of(type("Plain", (llama_host,), {"model_capabilities": {}}))
     skipped = {row.name: row.detail for check in CHECKS if (row := run_check(check, bench, FOLDER)).status == "skip"}
-    assert skipped == {check.name: f"{check.declared[0]} is not declared" for check in CHECKS if check.declared}
+    assert skipped == {
+        **{check.name: f"{check.declared[0]} is not declared" for check in CHECKS if check.declared},
+        "windows": "no layer has a window",
+    }
     assert {name for check in CHECKS for name in check.declared} == CHECKED
 
 

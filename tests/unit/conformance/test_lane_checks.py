@@ -32,7 +32,8 @@ def test_the_reference_passes(row_of, lanes):
 
 def test_all_other_rows_hold_in_lanes_too(llama_host, bench_of):
     bench = bench_of(llama_host, 2)
-    rows = [run_check(check, bench, FOLDER) for check in CHECKS if check.name not in ("foreign-pages", "idle-rows")]
+    others = [check for check in CHECKS if check.name not in ("foreign-pages", "idle-rows", "windows")]
+    rows = [run_check(check, bench, FOLDER) for check in others]
     assert [row.name for row in rows if row.status != "pass"] == []
 
 

@@ -78,6 +78,7 @@ def test_five_windows_to_one_are_six_groups_over_the_buffers_of_one(grouped):
     assert groups.group_of_layer == (0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5)
     assert groups.buffer_of_layer == (0,) * 6 + (1,) * 6
     assert groups.windowed == {0, 1, 2, 3, 4}
+    assert groups.windows == (WINDOW,) * 5 + (None,)
     assert groups.main == 5
     tables = [torch.tensor([number]) for number in range(6)]
     assert all(table is tables[layer % 6] for layer, table in enumerate(groups.per_layer(tables)))
