@@ -87,6 +87,7 @@ def _is_names(value: Any) -> bool:
 _BOOL = Kind(accepts=lambda value: isinstance(value, bool), expected="true or false")
 _COUNT = Kind(accepts=lambda value: type(value) is int and value >= 1, expected="an integer of at least 1")
 _BYTES = Kind(accepts=lambda value: type(value) is int and value >= 0, expected="a number of bytes, at least 0")
+_TEXT = Kind(accepts=lambda value: isinstance(value, str) and bool(value), expected="a text such as steps.jsonl")
 _CONSTANT = Kind(
     accepts=lambda value: isinstance(value, str) and re.fullmatch(r"[A-Z][A-Z0-9_]*", value) is not None,
     expected="a name of ttnn.FabricConfig such as FABRIC_1D",
@@ -161,6 +162,15 @@ class TTConfig:
         _COUNT,
         "Lanes of the engine, each with --max-num-seqs rows and a KV cache of its own, for models that declare "
         "supports_lanes; the same as --data-parallel-size, which LLM(...) does not take. One without it.",
+    )
+    step_log: str | None = _option(
+        None,
+        _TEXT,
+        "File that every step is written to, a line of JSON each; 'tt-bundle steps FILE' reads it. Several engines add "
+        "their number to the name. None without it.",
+    )
+    step_log_bytes: int = _option(
+        64_000_000, _BYTES, "How large the step log grows before it starts anew; the one before is kept as FILE.1."
     )
     register_test_models: bool = _option(False, _BOOL, "Register tt-metal's test models beside the served ones.")
     env_passthrough: tuple[str, ...] = _option(

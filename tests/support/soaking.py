@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import layered
+from books import counted, expected_counts
 from engine import Engine
 from mixed_sampling import check_logprobs, sampling
 from oracle import VOCAB_SIZE, expected_tokens
@@ -377,6 +378,8 @@ def _run(checkpoint, case, asynchronous, seed, number):
         assert bool(preempted) or not case.preempts, "nothing was preempted"
         used = {slot // case.engine_options()["max_num_seqs"] for plan in running.plans for slot in plan.slots.tolist()}
         assert used == set(range(case.lanes)), f"requests ran in lanes {used}"
+        found, expected = counted(running.worker.counters()), expected_counts(running.plans)
+        assert found == expected, f"counted {found}, expected {expected}"
         if case.device is not None:
             _check_ways(case, running.worker.get_model().record, asynchronous)
     finally:

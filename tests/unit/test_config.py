@@ -11,7 +11,7 @@ OPTIONS = (
     "sample_on_device_mode, always_compat_sampling, trace_mode, enable_model_warmup, trace_region_size, "
     "worker_l1_size, l1_small_size, fabric_config, fabric_reliability_mode, fabric_max_packet_payload_size_bytes, "
     "dispatch_core_axis, optimizations, decode_interleave_enabled, decode_interleave_prefill_steps, "
-    "decode_interleave_decode_steps, lanes, register_test_models, env_passthrough"
+    "decode_interleave_decode_steps, lanes, step_log, step_log_bytes, register_test_models, env_passthrough"
 )
 DEFAULTS = {
     "sample_on_device_mode": None,
@@ -30,6 +30,8 @@ DEFAULTS = {
     "decode_interleave_prefill_steps": 2,
     "decode_interleave_decode_steps": 1,
     "lanes": None,
+    "step_log": None,
+    "step_log_bytes": 64_000_000,
     "register_test_models": False,
     "env_passthrough": (),
 }

@@ -9,6 +9,7 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from vllm_tt.entrypoints import PLATFORM, platform_plugin, register
+from vllm_tt.platform.metrics import TTStatLogger
 
 ABSENT = "INFO ttnn is not installed: the Tenstorrent platform stays off (pip install ttnn to use it)"
 CANNOT_LOCATE = (
@@ -124,7 +125,7 @@ def test_register_pins_the_runner_that_nobody_chose(monkeypatch, given):
 def test_the_installed_entry_points_are_these():
     points = {
         (point.group, point.name): point.load()
-        for group in ("vllm.platform_plugins", "vllm.general_plugins")
+        for group in ("vllm.platform_plugins", "vllm.general_plugins", "vllm.stat_logger_plugins")
         for point in importlib.metadata.entry_points(group=group)
         if point.value.startswith("vllm_tt.")
     }
@@ -132,6 +133,7 @@ def test_the_installed_entry_points_are_these():
         ("vllm.platform_plugins", "tt"): platform_plugin,
         ("vllm.general_plugins", "tt"): register,
         ("vllm.general_plugins", "tt_model_registry"): register,
+        ("vllm.stat_logger_plugins", "tt"): TTStatLogger,
     }
 
 

@@ -25,6 +25,7 @@ _TTNN_WINDOW = SpecifierSet(">=0.75")
 _ENTRY_POINTS = (
     ("vllm.platform_plugins", "vllm_tt.entrypoints:platform_plugin"),
     ("vllm.general_plugins", "vllm_tt.entrypoints:register"),
+    ("vllm.stat_logger_plugins", "vllm_tt.platform.metrics:TTStatLogger"),
 )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from vllm.config import ModelConfig, VllmConfig
     from vllm.v1.kv_cache_interface import KVCacheGroupSpec, KVCacheSpec
+    from vllm.v1.metrics.stats import SchedulerStats
 
 __all__ = [
     "ADMISSION_CAPS",
@@ -32,7 +33,9 @@ __all__ = [
     "outlive_repeated_signals",
     "pin_v1_runner",
     "set_start_method",
+    "tell_counts",
     "thinking_budgets",
+    "told_counts",
     "when_configured",
 ]
 
@@ -78,6 +81,20 @@ def longest_image(model_config: ModelConfig) -> int | None:
         return known.get("image")
     made = MULTIMODAL_REGISTRY.get_dummy_mm_inputs(model_config, mm_counts=counts, processor=processor)
     return sum(item.get_num_embeds() for item in made["mm_placeholders"].get("image", ()))
+
+
+def tell_counts(stats: SchedulerStats, counts: dict[str, int]) -> None:
+    """Let the engine's statistics carry our counts to the server; `told_counts` takes them out there.
+
+    Fields that vLLM does not declare are lost on the way (all releases). Of those that it does, the numbers of requests
+    by LoRA adapter are read by nobody, as LoRA is refused.
+    """
+    stats.waiting_lora_adapters = counts
+
+
+def told_counts(stats: SchedulerStats) -> dict[str, int]:
+    """What `tell_counts` sent along."""
+    return stats.waiting_lora_adapters
 
 
 def pin_v1_runner() -> None:

@@ -5,8 +5,11 @@ The checks see the configuration alone; they run before the model is looked up.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vllm_tt.config import TTConfig
 from vllm_tt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ __all__ = [
     "PromptEmbeds",
     "PromptLogprobs",
     "Speculation",
+    "StepLogFolder",
     "V2Runner",
     "refuse_request",
 ]
@@ -90,6 +94,10 @@ class V2Runner(ConfigError):
     """VLLM_USE_V2_MODEL_RUNNER={value} is not available: the worker implements vLLM's V1 runner contract. Unset it or
     set it to 0.
     """
+
+
+class StepLogFolder(ConfigError):
+    """tt.step_log {path} cannot be written: {folder} is {fault}. Name a file in a folder that the server may write."""
 
 
 class Half(ConfigError):
@@ -186,6 +194,16 @@ def refuse_kv_transfer(config: VllmConfig) -> None:
         raise KVTransfer(flag="--ec-transfer-config")
 
 
+def refuse_step_log(config: VllmConfig) -> None:
+    if (path := TTConfig.from_additional_config(config.additional_config).step_log) is None:
+        return
+    folder = Path(path).expanduser().absolute().parent
+    if not folder.is_dir():
+        raise StepLogFolder(path=path, folder=folder, fault="not a folder")
+    if not os.access(folder, os.W_OK):
+        raise StepLogFolder(path=path, folder=folder, fault="not writable")
+
+
 def refuse_half(config: VllmConfig) -> None:
     import torch
 
@@ -209,6 +227,7 @@ REFUSALS: tuple[Callable[[VllmConfig], None], ...] = (
     refuse_prompt_embeds,
     refuse_image_embeds,
     refuse_kv_transfer,
+    refuse_step_log,
     refuse_half,
     refuse_cache_formats,
 )

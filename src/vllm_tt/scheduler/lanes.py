@@ -7,6 +7,7 @@ sees one batch.
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +19,10 @@ from vllm_tt.platform.lanes import lane_shape
 from vllm_tt.scheduler.balance import rebind
 from vllm_tt.scheduler.interleave import DecodeInterleave
 from vllm_tt.scheduler.lane_log import LaneFigures, LaneLog
+from vllm_tt.scheduler.ledger import StepLedger
 from vllm_tt.scheduler.merge import merge_records, merge_values
 from vllm_tt.scheduler.phase import TTScheduler
-from vllm_tt.scheduler.plan import TTSchedulerOutput
+from vllm_tt.scheduler.plan import Phase, TTSchedulerOutput
 from vllm_tt.scheduler.step import schedule_step
 
 if TYPE_CHECKING:
@@ -45,14 +47,20 @@ class TTLaneCoordinator(SchedulerInterface):
 
     def __init__(self, vllm_config: VllmConfig, *args: Any, **kwargs: Any) -> None:
         count = lane_shape(vllm_config).lanes
-        self.lanes = tuple(TTScheduler(vllm_config, *args, lane=lane, **kwargs) for lane in range(count))
+        self.ledger = StepLedger(vllm_config)
+        self.lanes = tuple(
+            TTScheduler(vllm_config, *args, lane=lane, ledger=self.ledger, **kwargs) for lane in range(count)
+        )
         self._interleave = DecodeInterleave.of(vllm_config)
         self._lane_of: dict[str, TTScheduler] = {}
         self._log = LaneLog(envs.VLLM_LOG_STATS_INTERVAL) if self.lanes[0].log_stats else None
 
     def schedule(self, throttle_prefills: bool = False) -> TTSchedulerOutput:
+        started = perf_counter()
         self.rebind()
-        return schedule_step(self.lanes, self._interleave, throttle=throttle_prefills)
+        output = schedule_step(self.lanes, self._interleave, throttle=throttle_prefills)
+        prefills = output.plan.phase is Phase.PREFILL
+        return self.ledger.open(output, started, sum(lane.decoding for lane in self.lanes) if prefills else 0)
 
     def add_request(self, request: Request) -> None:
         """To the lane with the fewest requests; of equals, the first."""
@@ -72,6 +80,8 @@ class TTLaneCoordinator(SchedulerInterface):
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
     ) -> dict[int, EngineCoreOutputs]:
         """Each lane takes its own requests' results; they are found by request id."""
+        assert isinstance(scheduler_output, TTSchedulerOutput)
+        self.ledger.close(scheduler_output, self.figures)
         merged: dict[int, EngineCoreOutputs] = {}
         stats = []
         for lane, output in zip(self.lanes, _slices(scheduler_output), strict=True):
@@ -84,7 +94,7 @@ class TTLaneCoordinator(SchedulerInterface):
                 else:
                     merged[client] = part
         if stats:  # of the engine, told to one client
-            next(iter(merged.values())).scheduler_stats = _total_stats(stats)
+            next(iter(merged.values())).scheduler_stats = self._total(stats)
         self._forget_finished()
         if self._log is not None:
             self._log.note(self.figures)
@@ -162,7 +172,7 @@ class TTLaneCoordinator(SchedulerInterface):
         return sum(running for running, _ in counts), sum(waiting for _, waiting in counts)
 
     def make_stats(self, *args: Any, **kwargs: Any) -> SchedulerStats | None:
-        return _total_stats([stats for lane in self.lanes if (stats := lane.make_stats(*args, **kwargs))])
+        return self._total([stats for lane in self.lanes if (stats := lane.make_stats(*args, **kwargs))])
 
     def figures(self) -> list[LaneFigures]:
         """Each lane's own."""
@@ -175,6 +185,7 @@ class TTLaneCoordinator(SchedulerInterface):
     def shutdown(self) -> None:
         for lane in self.lanes:
             lane.shutdown()
+        self.ledger.shutdown()
 
     def check(self) -> None:
         """Raise unless every lane's slots add up; valid between steps."""
@@ -184,6 +195,11 @@ class TTLaneCoordinator(SchedulerInterface):
     @property
     def slots_held(self) -> int:
         return sum(lane.slots_held for lane in self.lanes)
+
+    def _total(self, parts: list[SchedulerStats]) -> SchedulerStats | None:
+        total = _total_stats(parts)
+        self.ledger.tell(total, self.figures())
+        return total
 
     def _forget_finished(self) -> None:
         """Drop the bindings of requests that are gone; they are looked through only when some are."""

@@ -6,6 +6,7 @@ separately. vLLM's own scheduling does all the rest: admission, budgets, preempt
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
@@ -17,11 +18,15 @@ from vllm_tt.platform.compat import ADMISSION_CAPS
 from vllm_tt.scheduler.images import keep_images_whole, whole_images
 from vllm_tt.scheduler.interleave import DecodeInterleave
 from vllm_tt.scheduler.lane_log import LaneFigures
+from vllm_tt.scheduler.ledger import StepLedger
 from vllm_tt.scheduler.plan import Phase, TTSchedulerOutput
 from vllm_tt.scheduler.slots import SlotPool
 from vllm_tt.scheduler.step import Demand, schedule_step
 
 if TYPE_CHECKING:
+    from vllm.v1.engine import EngineCoreOutputs
+    from vllm.v1.metrics.stats import SchedulerStats
+    from vllm.v1.outputs import ModelRunnerOutput
     from vllm.v1.request import Request
 
     from vllm_tt.scheduler.step import PlanRow
@@ -38,15 +43,38 @@ class TTScheduler(AsyncScheduler):
     running: list[Request]
     _pause_state: PauseState
 
-    def __init__(self, *args: Any, lane: int = 0, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, lane: int = 0, ledger: StepLedger | None = None, **kwargs: Any) -> None:
+        """``ledger``: the coordinator's, which then opens and closes the steps."""
         super().__init__(*args, **kwargs)
+        self._alone = ledger is None
+        self.ledger = StepLedger(self.vllm_config) if ledger is None else ledger
         self._slots = SlotPool(self.max_num_running_reqs, first=lane * self.max_num_running_reqs)
         self._interleave = DecodeInterleave.of(self.vllm_config)
         keep_images_whole(self.kv_cache_manager)
         self._left_waiting = False
 
     def schedule(self, throttle_prefills: bool = False) -> TTSchedulerOutput:
-        return schedule_step((self,), self._interleave, throttle=throttle_prefills)
+        started = perf_counter()
+        output = schedule_step((self,), self._interleave, throttle=throttle_prefills)
+        return self.ledger.open(output, started, self.decoding if output.plan.phase is Phase.PREFILL else 0)
+
+    def update_from_output(
+        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
+    ) -> dict[int, EngineCoreOutputs]:
+        if isinstance(scheduler_output, TTSchedulerOutput):
+            self.ledger.close(scheduler_output, self._figures)
+        return super().update_from_output(scheduler_output, model_runner_output)
+
+    def make_stats(self, *args: Any, **kwargs: Any) -> SchedulerStats | None:
+        stats = super().make_stats(*args, **kwargs)
+        if self._alone:
+            self.ledger.tell(stats, self._figures())
+        return stats
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        if self._alone:
+            self.ledger.shutdown()
 
     def check(self) -> None:
         """Raise unless slots add up and only running requests hold them; valid between steps."""
@@ -59,6 +87,11 @@ class TTScheduler(AsyncScheduler):
     def figures(self) -> LaneFigures:
         running, waiting = self.get_request_counts()
         return LaneFigures(running=running, waiting=waiting, kv_cache_usage=self.kv_cache_manager.usage)
+
+    @property
+    def decoding(self) -> int:
+        """Running requests whose prompts are computed."""
+        return len(self.running) - sum([request.is_prefill_chunk for request in self.running])
 
     def demand(self) -> Demand:
         """What there is to do; vLLM counts waiting requests that wait for a grammar too."""
@@ -130,6 +163,13 @@ class TTScheduler(AsyncScheduler):
         """What vLLM asks about each chunk of a prompt with images; they are the adapter's to encode."""
         count = whole_images(request, num_computed_tokens, num_new_tokens)
         return super()._try_schedule_encoder_inputs(request, num_computed_tokens, count, *budget, **more)
+
+    def _figures(self) -> tuple[LaneFigures]:
+        return (self.figures(),)
+
+    def _preempt_request(self, request: Request, timestamp: float) -> None:
+        self.ledger.preempted(request.request_id, request.num_computed_tokens)
+        super()._preempt_request(request, timestamp)
 
     def _prefill_pass(self, throttle: bool) -> SchedulerOutput:
         """Schedule with the decodes hidden; their places stay taken."""

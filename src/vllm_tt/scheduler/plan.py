@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from vllm_tt.scheduler.record import StepRecord
+
 __all__ = ["EMPTY_PLAN", "Phase", "StepPlan", "TTSchedulerOutput"]
 
 
@@ -79,6 +81,8 @@ class TTSchedulerOutput(SchedulerOutput):
     plan: StepPlan = EMPTY_PLAN
     lanes: tuple[SchedulerOutput, ...] = ()
     """What each lane scheduled, for its scheduler to update from."""
+    record: StepRecord | None = None
+    """What is noted of the step; None for one that computes nothing."""
 
     @classmethod
     def of(cls, output: SchedulerOutput, plan: StepPlan, lanes: tuple[SchedulerOutput, ...] = ()) -> TTSchedulerOutput:

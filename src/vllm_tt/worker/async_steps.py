@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from threading import Lock, RLock
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from vllm.v1.outputs import AsyncModelRunnerOutput, ModelRunnerOutput
@@ -16,6 +17,7 @@ from vllm.v1.outputs import AsyncModelRunnerOutput, ModelRunnerOutput
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from vllm_tt.scheduler.record import StepRecord
     from vllm_tt.worker.forward import Handle
     from vllm_tt.worker.outputs import Output
 
@@ -25,9 +27,12 @@ __all__ = ["PendingStep", "StepOutput", "StepQueue"]
 class PendingStep:
     """A decode on the device; its result is there once it was read and applied."""
 
-    def __init__(self, handle: Handle, apply: Callable[[Output], ModelRunnerOutput]) -> None:
+    def __init__(
+        self, handle: Handle, apply: Callable[[Output], ModelRunnerOutput], record: StepRecord | None = None
+    ) -> None:
         """``apply`` brings what was read into the rows, and reports it."""
         self.handle = handle
+        self.record = record
         self.apply = apply
         self.result: ModelRunnerOutput | None = None
         self.error: Exception | None = None
@@ -74,8 +79,11 @@ class StepQueue:
                 self._steps.popleft()
 
     def _finish(self, step: PendingStep) -> None:
+        began = perf_counter()
         try:
             output = self._read(step.handle)
+            if step.record is not None:
+                step.record.waited = perf_counter() - began
             with self.applying:
                 step.result = step.apply(output)
         except Exception as error:  # noqa: BLE001 - raised to whoever asks for the step

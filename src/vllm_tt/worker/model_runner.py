@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, ModelRunnerOutput
@@ -11,6 +12,7 @@ from vllm_tt.batch.build import build_prefill
 from vllm_tt.errors import TTError
 from vllm_tt.sampling.policy import DeviceLimits, decide
 from vllm_tt.scheduler.plan import Phase, TTSchedulerOutput
+from vllm_tt.scheduler.record import StepRecord
 from vllm_tt.telemetry import DRAINS, HOST_SAMPLING, STEPS, Counters
 from vllm_tt.worker.async_steps import PendingStep, StepOutput, StepQueue
 from vllm_tt.worker.decoding import Decoder
@@ -59,6 +61,7 @@ class _Submitted:
     output: Output | None
     """What came back at once, or None for a decode that runs ahead."""
     handle: Handle | None
+    record: StepRecord
 
 
 class ModelRunner:
@@ -75,6 +78,7 @@ class ModelRunner:
         )
         self._steps = StepQueue(forward.read)
         self._submitted: _Submitted | None = None
+        self._record = StepRecord(counters=self.counters)
 
     def execute(self, output: SchedulerOutput) -> ModelRunnerOutput | None:
         """Run the step's forward; None means that `sample` gives the result."""
@@ -85,6 +89,8 @@ class ModelRunner:
         with self._steps.applying:
             self._rows.apply(output)
         plan = output.plan
+        self._record = output.record or StepRecord(counters=self.counters)
+        self.counters = self._record.counters
         self._forward.release(plan.released)
         if plan.phase is Phase.EMPTY:
             return EMPTY_MODEL_RUNNER_OUTPUT
@@ -93,8 +99,10 @@ class ModelRunner:
         else:
             where = self._decoder.where(plan, self._options.limits)
         self.counters.count(STEPS, (f"{plan.phase.value} {where.label}",))
+        self._record.sampled = where.label
         if where.reasons:
-            self.counters.count(HOST_SAMPLING, [reason.value for reason in where.reasons])
+            self._record.reasons = tuple(reason.value for reason in where.reasons)
+            self.counters.count(HOST_SAMPLING, self._record.reasons)
         self._submitted = self._prefill(plan, where) if plan.phase is Phase.PREFILL else self._decode(plan, where)
         return None
 
@@ -107,7 +115,9 @@ class ModelRunner:
             assert submitted.output is not None
             return submitted.step.finish(submitted.output, self._sampler, grammar)
         submitted.step.check_grammar(grammar)
-        pending = PendingStep(submitted.handle, lambda output: submitted.step.finish(output, self._sampler, None))
+        pending = PendingStep(
+            submitted.handle, lambda output: submitted.step.finish(output, self._sampler, None), submitted.record
+        )
         self._steps.submit(pending)
         return StepOutput(self._steps, pending)
 
@@ -120,11 +130,13 @@ class ModelRunner:
     def _prefill(self, plan: StepPlan, where: Where) -> _Submitted:
         self._drain(Drain.PREFILL)
         step = SamplingStep.of(plan, where, self._rows, prefill_sampling(plan, where, self._rows))
-        output = self._forward.prefill(build_prefill(plan, self._rows), step.device)
+        inputs, began = build_prefill(plan, self._rows), perf_counter()
+        output = self._forward.prefill(inputs, step.device)
+        self._record.waited = perf_counter() - began
         if output.rope_deltas is not None:
             self._rows.rope_deltas[plan.slots] = output.rope_deltas
         self._decoder.forget()
-        return _Submitted(step=step, output=output, handle=None)
+        return _Submitted(step=step, output=output, handle=None, record=self._record)
 
     def _decode(self, plan: StepPlan, where: Where) -> _Submitted:
         decode = self._decoder.plan(plan, where)
@@ -132,11 +144,15 @@ class ModelRunner:
             self._drain(decode.drain)
         step, handle = self._decoder.submit(decode)
         if decode.ahead:
-            return _Submitted(step=step, output=None, handle=handle)
-        return _Submitted(step=step, output=self._forward.read(handle), handle=None)
+            return _Submitted(step=step, output=None, handle=handle, record=self._record)
+        began = perf_counter()
+        output = self._forward.read(handle)
+        self._record.waited = perf_counter() - began
+        return _Submitted(step=step, output=output, handle=None, record=self._record)
 
     def _drain(self, reason: Drain) -> None:
         """Read what is on the device; counted where there is something to wait for."""
         if len(self._steps):
             self.counters.count(DRAINS, (reason.value,))
+            self._record.drain = reason.value
             self._steps.drain()

@@ -8,6 +8,9 @@ tt = vllm_tt.entrypoints:platform_plugin
 
 [vllm.general_plugins]
 tt = vllm_tt.entrypoints:register
+
+[vllm.stat_logger_plugins]
+tt = vllm_tt.platform.metrics:TTStatLogger
 """
 
 
@@ -79,7 +82,7 @@ def test_a_second_copy(site):
 
 def test_entry_points(tmp_path):
     record(tmp_path, "vllm_tt", "1", POINTS)
-    assert [item.level for item in entry_points([str(tmp_path)])] == ["ok", "ok"]
+    assert [item.level for item in entry_points([str(tmp_path)])] == ["ok", "ok", "ok"]
 
 
 def test_missing_and_foreign_entry_points(tmp_path):
@@ -87,5 +90,6 @@ def test_missing_and_foreign_entry_points(tmp_path):
     assert [(item.level, item.found) for item in entry_points([str(tmp_path)])] == [
         ("problem", "vllm.platform_plugins has no tt = vllm_tt.entrypoints:platform_plugin"),
         ("problem", "vllm.general_plugins has no tt = vllm_tt.entrypoints:register"),
+        ("problem", "vllm.stat_logger_plugins has no tt = vllm_tt.platform.metrics:TTStatLogger"),
         ("note", "another platform plugin: npu = other:plugin"),
     ]

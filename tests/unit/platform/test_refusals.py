@@ -128,6 +128,13 @@ CASES = {
             "Use --dtype bfloat16, float32 or auto."
         ),
     ),
+    "step log": (
+        {"additional_config": {"tt": {"step_log": "/nowhere/at/all/steps.jsonl"}}},
+        (
+            "tt.step_log /nowhere/at/all/steps.jsonl cannot be written: /nowhere/at/all is not a folder. Name a "
+            "file in a folder that the server may write."
+        ),
+    ),
 }
 
 
