@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from vllm_tt.demo.server import HOST, Launch, Server
 
@@ -46,14 +47,28 @@ class Client:
 
     def metrics(self):
         """The gauges and counters of vLLM's Prometheus page, by name without labels."""
+        return {sample.name: sample.value for sample in self._samples()}
+
+    def counts(self):
+        """Our own counters there, as the worker tells them: by family and reason, times in seconds."""
+        found = {}
+        for sample in self._samples():
+            name, ours = sample.name.removeprefix("vllm_tt:"), sample.name.startswith("vllm_tt:")
+            if ours and name.endswith("_total"):
+                reason = "".join(
+                    value for label, value in sample.labels.items() if label not in ("model_name", "engine")
+                )
+                found.setdefault(name.removesuffix("_total"), {})[reason] = sample.value
+        return found
+
+    def _samples(self):
         connection = http.client.HTTPConnection(HOST, self.port, timeout=60)
         try:
             connection.request("GET", "/metrics")
-            lines = connection.getresponse().read().decode().splitlines()
+            text = connection.getresponse().read().decode()
         finally:
             connection.close()
-        values = [line.rsplit(" ", 1) for line in lines if line and not line.startswith("#")]
-        return {name.split("{")[0]: float(value) for name, value in values}
+        return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
 
 def processes_of(group, seconds=10):

@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import oracle
 import pytest
 
+from vllm_tt.telemetry import FAMILIES
+
 pytestmark = pytest.mark.server
 
 REQUESTS, LONGEST = 64, 300
@@ -39,6 +41,17 @@ def test_four_lanes_of_eight_serve_and_every_answer_is_exact(server, client_of):
         answers = list(pool.map(lambda prompt: client.greedy_tokens(prompt, 40), prompts))
     assert answers == [oracle.expected_tokens(prompt, 40) for prompt in prompts]
     assert client.held() == {"requests": 0, "rows": 0, "pages": 0}
+
+    # what the engine has counted is on the server's page
+    counted, told = client.post("/collective_rpc", method="counters")["results"][0], client.counts()
+    assert counted["tokens"]["prefill"] == sum(map(len, prompts))
+    scales = {family.name: family.scale for family in FAMILIES}
+    expected = {
+        name: {reason: pytest.approx(count * scales[name]) for reason, count in counts.items()}
+        for name, counts in counted.items()
+    }
+    assert {name: told[name] for name in expected} == expected
+    assert {name for name in told if name not in expected} <= {"preemptions", "recomputed_tokens", "chunked_prompts"}
 
 
 def test_the_log_says_what_became_of_the_size(server):
