@@ -80,6 +80,7 @@ def test_a_hit_ends_outside_of_images(manager, images, cached):
     ("start", "count", "whole"),
     [(0, 5, 5), (0, 8, 5), (0, 11, 11), (0, 12, 11), (5, 3, 0), (5, 6, 6), (5, 7, 6), (11, 8, 8), (19, 5, 5)],
 )
+@pytest.mark.usefixtures("manager")  # requests are hashed
 def test_a_chunk_ends_outside_of_images(start, count, whole):
     one = request("a", 30, feature(5, 6), feature(11, 8))
     assert whole_images(one, start, count) == whole
