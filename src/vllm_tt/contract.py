@@ -233,9 +233,10 @@ class Adapter(Protocol):
         Between reloads the device goes on with the tokens it sampled and positions one further: ``tokens`` and
         ``start_pos`` of other calls may be out of date. A slot whose request has ended may go on so, with null pages,
         until inputs are loaded again; one whose request pauses is taken out at once. Adapters with
-        ``decode_input_update_contract = 1`` are told with every call what to load again: ``reload_inputs`` (tokens, positions and page table),
-        ``reload_page_table`` (the page table alone; never with ``reload_inputs``), ``reload_sampling_params``, and
-        ``reset_sampling_state`` (penalty counts and random state; never without ``reload_sampling_params``). Others
+        ``decode_input_update_contract = 1`` are told with every call what to load again: ``reload_inputs`` (tokens,
+        positions and page table), ``reload_page_table`` (the page table alone; never with ``reload_inputs``),
+        ``reload_sampling_params``, and ``reset_sampling_state`` (penalty counts and random state; never without
+        ``reload_sampling_params``). Others
         get ``reset_batch`` in device-sampled calls: true means all of it.
         """
 
