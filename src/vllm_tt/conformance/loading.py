@@ -67,7 +67,9 @@ class Subject:
 
     def rig(self, adapter: Any) -> Rig:
         """The adapter with its KV cache allocated."""
-        sizes = self.sizes
+        rotary = getattr(self.config.get_text_config(), "rope_parameters", None) or {}
+        images = self.capabilities.max_images_per_prompt != 0
+        sizes = replace(self.sizes, request_rope=images and "mrope_section" in rotary)
         groups = groups_of(self.adapter_class, self.config, dtype=self.dtype, block_size=sizes.page_size)
         pool = Pool(page_size=sizes.page_size, max_seq_len=sizes.max_seq_len, groups=groups)
         if groups is not None:

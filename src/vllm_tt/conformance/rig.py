@@ -11,6 +11,7 @@ import torch
 from vllm_tt.batch.step_input import DecodeInput, PrefillInput
 from vllm_tt.conformance.layers import Pool, Span
 from vllm_tt.conformance.sampled import Answer, Ask, BadReturn, shown
+from vllm_tt.worker.outputs import parse_rope_deltas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,6 +38,8 @@ class Sizes:
     lanes: int = 1
     window: int | None = None
     """Tokens that layers look back over, where they do not all see every token; the shortest, if there are several."""
+    request_rope: bool = False
+    """Rotary positions differ from request to request."""
 
     @property
     def slots_per_lane(self) -> int:
@@ -98,6 +101,7 @@ class Rig:
         """What page tables have behind windows: a page, 0 for the null page; None leaves a row's own there."""
         self._tables_sent: tuple[torch.Tensor, ...] | None = None
         """The page tables that the device was sent last."""
+        self._rope_deltas = [0] * sizes.slots
         self._taken: set[int] = set()
         """Slots whose state is a request's."""
 
@@ -152,7 +156,7 @@ class Rig:
     def _prefill(self, chunks: Sequence[Chunk], words: Mapping[str, Any]) -> Any:
         inputs = self._prefill_input(chunks)
         self._release([chunk.slot for chunk in chunks if chunk.start == 0])
-        return self.adapter.prefill_forward(
+        out = self.adapter.prefill_forward(
             tokens=inputs.tokens,
             **self.pool.per_call(inputs.page_tables),
             kv_cache=self.kv_cache,
@@ -162,6 +166,11 @@ class Rig:
             empty_slots=inputs.empty_slots,
             **words,
         )
+        if self.sizes.request_rope:
+            out, deltas = parse_rope_deltas(out, "prefill_forward()", len(chunks))
+            for chunk, delta in zip(chunks, deltas.tolist(), strict=True):
+                self._rope_deltas[chunk.slot] = delta
+        return out
 
     def _submit(self, rows: Sequence[Token], ask: Ask | None, goes_on: bool, split: bool) -> Submitted:
         inputs = self._decode_input(rows)
@@ -173,6 +182,7 @@ class Rig:
             start_pos=inputs.start_pos,
             enable_trace=False,
             read_from_device=not split,
+            **({"rope_deltas_all_users": list(self._rope_deltas)} if self.sizes.request_rope else {}),
             **commands,
             **(ask.keywords() if ask else {}),
         )

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from fake_adapter import FakeAdapter
@@ -134,3 +136,14 @@ def test_a_sampled_prefill_says_nothing_of_histories():
     rig = sampling_rig(1)
     ask = Ask(params=DeviceSamplingParams.greedy(1), prompts={0: [1]}, outputs={0: [2]})
     assert rig.sample_prefill([Chunk(slot=2, tokens=[5, 6], start=0, end=2, pages=[4])], ask).tokens == [7]
+
+
+def test_rotary_deltas_that_a_prefill_returns_come_back_by_slot():
+    class Turns(FakeAdapter):
+        def prefill_forward(self, **kwargs):
+            return super().prefill_forward(**kwargs), [-3]
+
+    rig = Rig(Turns(), None, replace(SIZES, request_rope=True), Capabilities())
+    rig.prefill([Chunk(slot=2, tokens=[5, 6], start=0, end=2, pages=[4])])
+    rig.decode([TOKEN])
+    assert rig.adapter.called("decode_forward")[0]["rope_deltas_all_users"] == [0, 0, -3, 0]
