@@ -36,6 +36,9 @@ def packages(path: Sequence[str] | None = None) -> Iterator[Item]:
     yield _package("vllm", "vllm", VLLM_WINDOW, places, "Install vLLM for the empty target (VLLM_TARGET_DEVICE=empty).")
     yield _package("ttnn", "ttnn", _TTNN_WINDOW, places, "Start from a tt-metal environment, or pip install ttnn.")
     yield _package("torch", "torch", None, places, "Install torch (the CPU build is enough).")
+    if not _copies_of("torchvision", places):
+        remedy = "Models that take images need it: install the torchvision that belongs to the installed torch."
+        yield note("torchvision", "not installed", remedy)
     for module in ("vllm_tt", "vllm", "ttnn", "torch"):
         yield from _copies(module, places)
 

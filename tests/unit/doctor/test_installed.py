@@ -46,12 +46,16 @@ def test_what_works(site):
         ("vllm", "ok", f"0.33.0+empty in {place}/vllm"),
         ("ttnn", "ok", f"0.81.1 in {place}/ttnn"),
         ("torch", "ok", f"2.11.0 in {place}/torch"),
+        ("torchvision", "note", "not installed"),
     ]
 
 
 def test_nothing_at_all(tmp_path):
     items = list(packages([str(tmp_path)]))
-    assert told(items) == [(name, "problem", "not installed") for name in ("vllm", "ttnn", "torch")]
+    assert told(items) == [
+        *[(name, "problem", "not installed") for name in ("vllm", "ttnn", "torch")],
+        ("torchvision", "note", "not installed"),
+    ]
     assert all(item.remedy for item in items[1:])
 
 
@@ -65,7 +69,8 @@ def test_releases_of_vllm_outside_the_window(site, version):
 
 @pytest.mark.parametrize("version", ["0.25.1", "0.26.0.dev3", "0.33.0"])
 def test_releases_of_vllm_inside_it(site, version):
-    assert all(item.level == "ok" for item in packages([site("a", vllm=version, ttnn="0.75", torch="2")]))
+    place = site("a", vllm=version, ttnn="0.75", torch="2", torchvision="0.26")
+    assert all(item.level == "ok" for item in packages([place]))
 
 
 def test_a_checkout_has_no_version(site):
