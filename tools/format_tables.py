@@ -1,19 +1,23 @@
-"""Writes the tables of docs/bundle-format.md and docs/models.md from the code.
+"""Writes tables of the pages in docs/ from the code.
 
 ``python tools/format_tables.py [--check]``
 
 Each stands between ``<!-- NAME: ... -->`` and ``<!-- end of NAME -->``.
 """
 
+import json
 import re
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 from vllm_tt.bundle.checks.capabilities import KNOWN
 from vllm_tt.bundle.explain import EXPLANATIONS
 from vllm_tt.bundle.findings import RULES, Reader
 from vllm_tt.cli.builtin_lines import builtin_details
+from vllm_tt.config import TTConfig
 from vllm_tt.contract import CALLS
+from vllm_tt.env import VARIABLES
 from vllm_tt.models.builtin import meshes_text
 from vllm_tt.models.inventory import builtin_rows
 
@@ -74,9 +78,25 @@ def builtins():
         )
 
 
+def options():
+    yield row("option", "value", "default", "what it does")
+    yield row(*["---"] * 4)
+    for option in fields(TTConfig):
+        default = "-" if option.default is None else f"`{json.dumps(option.default)}`"
+        yield row(f"`tt.{option.name}`", option.metadata["kind"].expected, default, option.metadata["help"])
+
+
+def variables():
+    yield row("variable", "value", "unset", "what it does")
+    yield row(*["---"] * 4)
+    for variable in VARIABLES:
+        yield row(f"`{variable.name}`", variable.expected, variable.otherwise, variable.help)
+
+
 PAGES = {
     "bundle-format.md": {"codes": codes, "calls": calls, "capabilities": capabilities},
     "models.md": {"builtins": builtins},
+    "configuration.md": {"options": options, "variables": variables},
 }
 
 
