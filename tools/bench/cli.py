@@ -112,6 +112,21 @@ def lanes(output: _Output, scheduling: str, **asked: Any) -> None:
 
 
 @main.command()
+@_option("--rows", "Batch size.", 32, POSITIVE)
+@_option("--rounds", "How often each case is measured.", 9, POSITIVE)
+@_option("--steps", "Steps of a round.", 400, POSITIVE)
+@_modes
+@click.pass_obj
+def books(output: _Output, scheduling: str, **asked: Any) -> None:
+    """Counting what steps do, and writing the step log, beside steps that nobody counts."""
+    from tools.bench.books import COLUMNS, Books
+
+    with _checkpoints(VOCABULARY) as models:
+        plan = Books(model=str(models[VOCABULARY]), modes=_chosen(scheduling), **asked)
+        output.show(f"Decode steps of {plan.rows} rows", COLUMNS, plan.run(output.checkouts, output.progress))
+
+
+@main.command()
 @_option("--vocabularies", "Sizes of the vocabulary.", "32000,151936", Numbers(int))
 @_option("--rows", "Batch size.", 32, POSITIVE)
 @_option("--dtype", "Of the logits.", "float32", click.Choice(["float32", "bfloat16"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,13 +28,16 @@ class Settings:
     """Whether the model declares supports_row_logits."""
     dtype: str = "float32"
     """That of the logits."""
+    books: str = "on"
+    """``off``: nothing is counted of the steps; ``log``: the step log is written too."""
 
     def __str__(self) -> str:
         scheduling = "asynchronous" if self.asynchronous else "synchronous"
         place = "device" if self.on_device else "host"
         split = ", no logits by row" if self.on_device and not self.row_logits else ""
         rows = f"{self.lanes} lanes of {self.rows // self.lanes} rows" if self.lanes > 1 else f"{self.rows} rows"
-        return f"{rows}, {scheduling}, sampled on the {place}{split}"
+        books = "" if self.books == "on" else f", books {self.books}"
+        return f"{rows}, {scheduling}, sampled on the {place}{split}{books}"
 
     def environment(self) -> dict[str, str]:
         """What the no-op model and the emulated mesh read."""
@@ -41,7 +45,8 @@ class Settings:
 
     def tt_options(self) -> dict[str, Any]:
         """The options of ``additional_config["tt"]``."""
-        return {"lanes": self.lanes} | ({"sample_on_device_mode": "all"} if self.on_device else {})
+        log = {"step_log": f"{tempfile.mkdtemp(prefix='tt-bench-')}/steps.jsonl"} if self.books == "log" else {}
+        return {"lanes": self.lanes} | log | ({"sample_on_device_mode": "all"} if self.on_device else {})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +87,7 @@ class Timing:
     device: int
     """What the device computed, over all steps."""
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
-    """How much the worker's counters rose, by group and name; empty where it has none."""
+    """How much the engine's counters rose, by group and name; empty where it has none."""
 
     @property
     def steps(self) -> int:

@@ -60,6 +60,7 @@ def fake_rigs(monkeypatch, timing):
         def steady(self, wanted):
             asked.append(wanted)
             host = 0 if wanted.floor else wanted.rows / 32 * self.slower
+            host += 0.15 if self.settings.books == "log" else 0.0
             counters = {"drains": {"prefill": 10}, "host_sampling": {} if self.settings.on_device else {"mode": 40}}
             return timing(0.5 + host + wanted.device_ms, core=0.25 + host, device=wanted.device_ms, counters=counters)
 

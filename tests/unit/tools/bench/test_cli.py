@@ -69,6 +69,17 @@ def test_sampling_above_the_device(fake_rigs, run):
     assert workloads[-2:] == ["one special row among sampled ones"] * 2
 
 
+def test_books_beside_steps_that_nobody_counts(fake_rigs, run):
+    lines, records = run("books", "--scheduling", "async", "--rounds", "1")
+    assert lines == [
+        ["async", "off", "1.50", "1.00x", "1.25", "1.00x"],
+        ["async", "on", "1.50", "1.00x", "1.25", "1.00x"],
+        ["async", "log", "1.65", "1.10x", "1.40", "1.12x"],
+    ]
+    assert [record["books"] for record in records] == ["off", "on", "log"]
+    assert fake_rigs == [Steady(rows=32, steps=400)] * 3
+
+
 def test_churn(fake_rigs, run, other):
     lines, records = run("--compare", str(other), "churn", "--scheduling", "async", "--seconds", "4")
     assert [record["efficiency"] for record in records] == [pytest.approx(0.8), pytest.approx(0.4)]
