@@ -38,6 +38,8 @@ class StepLedger:
         self._clock = clock
         self._closed = clock()
         self._shape = lane_shape(config)
+        lanes = map(str, range(self._shape.lanes))
+        self._gauges = [tuple(telemetry.key_of(gauge, lane) for gauge in telemetry.GAUGES) for lane in lanes]
         self._phase: Phase | None = None
         self._chunked: npt.NDArray[np.bool_] = np.zeros(self._shape.rows, dtype=np.bool_)
         """Slots whose prompt has been computed in part."""
@@ -60,6 +62,8 @@ class StepLedger:
         if plan.released:
             self._chunked[list(plan.released)] = False
         if plan.phase is Phase.EMPTY:
+            if self._log is not None:
+                self._log.flush()
             return output
         record = output.record = StepRecord(counters=self.counters, started=started)
         record.preempted, self._preempted = tuple(self._preempted), []
@@ -82,7 +86,7 @@ class StepLedger:
         phase = plan.phase.value
         add(telemetry.STEP_TIME, elapsed, phase)
         add(telemetry.DEVICE_WAIT, _microseconds(record.waited), phase)
-        add(telemetry.TOKENS, int((plan.ends - plan.starts).sum()), phase)
+        add(telemetry.TOKENS, _tokens(plan), phase)
         if self._phase not in (None, plan.phase):
             add(telemetry.PHASE_SWITCHES, 1)
         self._phase = plan.phase
@@ -103,10 +107,9 @@ class StepLedger:
         if stats is None:
             return
         counts = self.counters.take()
-        for lane, its in enumerate(figures):
+        for keys, its in zip(self._gauges, figures, strict=True):
             values = (self._shape.per_lane, its.running, its.waiting, _microseconds(its.kv_cache_usage))
-            for gauge, value in zip(telemetry.GAUGES, values, strict=True):
-                counts[telemetry.key_of(gauge, str(lane))] = value
+            counts.update(zip(keys, values, strict=True))
         tell_counts(stats, counts)
 
     def shutdown(self) -> None:
@@ -124,15 +127,16 @@ class StepLedger:
         return total
 
     def _line(self, plan: StepPlan, record: StepRecord, elapsed: int, figures: Sequence[LaneFigures]) -> dict[str, Any]:
-        lanes = np.bincount(plan.slots // self._shape.per_lane, minlength=self._shape.lanes)
+        lanes, per_lane = self._shape.lanes, self._shape.per_lane
+        rows = np.bincount(plan.slots // per_lane, minlength=lanes).tolist() if lanes > 1 else [len(plan.slots)]
         step = {
             "step": self._steps,
             "time": round(time.time(), 6),
             "phase": plan.phase.value,
             "ms": elapsed / 1000,
             "wait_ms": round(record.waited * 1000, 3),
-            "rows": lanes.tolist(),
-            "tokens": int((plan.ends - plan.starts).sum()),
+            "rows": rows,
+            "tokens": _tokens(plan),
             "running": [its.running for its in figures],
             "waiting": [its.waiting for its in figures],
             "kv": [round(its.kv_cache_usage, 4) for its in figures],
@@ -148,6 +152,10 @@ class StepLedger:
             "drain": record.drain,
         }
         return step | {name: value for name, value in more.items() if value}
+
+
+def _tokens(plan: StepPlan) -> int:
+    return len(plan.slots) if plan.phase is Phase.DECODE else int((plan.ends - plan.starts).sum())
 
 
 def _microseconds(seconds: float) -> int:

@@ -137,10 +137,11 @@ def test_statistics_carry_what_was_not_told_yet(ledger, run):
     ledger.tell(None, FIGURES)
 
 
-def test_the_step_log_has_a_line_a_step(run, tmp_path):
+def test_the_step_log_has_a_line_a_step(ledger, run, tmp_path):
     noted = {"sampled": "split", "reasons": ("logprobs",), "drain": "a changed batch", "waited": 0.25}
     run(prefill(("a", 0, 0, 5, False), ("b", 3, 0, 8, True)), 0.0, 0.5, decoding=2, **noted)
     run(decode(("a", 0, 5, 6, False)), 0.5, 0.75, sampled="device")
+    ledger.open(empty(released=[0]), 100.0, 0)
     first, second = map(json.loads, (tmp_path / "steps.jsonl").read_text().splitlines())
     assert first.pop("time") > 1.7e9
     assert first == {

@@ -7,11 +7,12 @@ def lines(file):
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_steps_can_be_read_at_once_and_are_added_to_what_is_there(tmp_path):
+def test_steps_can_be_read_while_there_are_more_and_are_added_to_what_is_there(tmp_path):
     file = tmp_path / "steps.jsonl"
     file.write_text('{"step":0}\n')
     log = StepLog(str(file), 1000)
     log.write({"step": 1, "phase": "decode"})
+    log.flush()
     assert lines(file) == [{"step": 0}, {"step": 1, "phase": "decode"}]
     log.close()
 
