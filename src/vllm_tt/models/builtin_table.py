@@ -73,6 +73,7 @@ BUILTINS: tuple[Builtin, ...] = (
             main_class=f"{_TRANSFORMERS}:MllamaForConditionalGeneration",
             capacities=(Capacity(), Capacity(tokens=65_536, models="90B", meshes=("T3K",))),
             needs=_IMAGES | {Feature.CROSS_ATTENTION},
+            notes=("vLLM has not had a processor of its images since 0.10.2",),
         ),
     ),
     _one(
