@@ -44,9 +44,9 @@ def whole_images(config: VllmConfig) -> str | None:
     if (tokens := longest_image(config.model_config)) is None:
         return None
     raised = []
-    for name in ("max_num_batched_tokens", "long_prefill_token_threshold"):
+    for name in ("max_num_batched_tokens", "max_num_scheduled_tokens", "long_prefill_token_threshold"):
         before = getattr(scheduler, name)
-        if 0 < before < tokens:  # a threshold of 0 is none
+        if before and before < tokens:  # None and a threshold of 0 limit nothing
             setattr(scheduler, name, tokens)
             raised.append(f"{name} is raised from {before} to {tokens}")
     if not raised:

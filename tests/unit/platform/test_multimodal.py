@@ -81,6 +81,12 @@ def test_the_largest_image_fits_into_the_chunk_of_a_long_prompt(settle):
     assert config.scheduler_config.max_num_batched_tokens == 8192
 
 
+def test_the_largest_image_fits_into_a_step_that_is_bounded_apart_from_the_batch(settle):
+    _, (change,), config = settle(max_num_batched_tokens=8192, max_num_scheduled_tokens=1000)
+    assert change.text.startswith("max_num_scheduled_tokens is raised from 1000 to 5000, so that the largest image ")
+    assert config.scheduler_config.max_num_scheduled_tokens == 5000
+
+
 def test_no_encoder_budget_limits_a_step(settle):
     scheduler = settle(max_num_seqs=8)[2].scheduler_config
     assert scheduler.max_num_encoder_input_tokens == scheduler.encoder_cache_size == 2 * 4096 * 8
