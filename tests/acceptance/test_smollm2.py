@@ -9,6 +9,7 @@ import pytest
 import smollm2
 import torch
 from smollm2 import PROMPTS, QUESTIONS, chat, complete
+from tools import server_example_tt
 
 from vllm_tt._data import data_path
 
@@ -153,6 +154,22 @@ def test_prompt_logprobs_are_refused_and_nothing_else_suffers(client):
         "available."
     )
     assert complete(client, "The capital of France is", max_tokens=1)["text"]
+
+
+def test_more_logprobs_than_are_served_are_refused(client):
+    status, answer = client.request("POST", "/v1/completions", {"model": "smollm2", "prompt": "hi", "logprobs": 30})
+    refusal = "Requested sample logprobs of 30, which is greater than max allowed: 20"
+    assert (status, answer["error"]["message"][: len(refusal)]) == (400, refusal)
+
+
+def test_the_requests_of_the_server_example_are_answered(client):
+    bodies = server_example_tt.requests("smollm2")
+    answers = [
+        client.post("/v1/chat/completions", **bodies[title])["choices"][0]
+        for title in ("A chat", "An answer in the form of a JSON schema")
+    ]
+    assert "Paris" in answers[0]["message"]["content"]
+    assert set(json.loads(answers[1]["message"]["content"])) == {"country", "capital"}
 
 
 def test_the_start_up_log_has_the_lines_that_operators_tools_look_for(server, client):

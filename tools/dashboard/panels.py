@@ -112,7 +112,10 @@ TIME = (
         about="The same time by who was waited for. Much host time with decodes: see Slow paths.",
         queries={
             "waiting for the device": rate("vllm_tt:device_wait_seconds_total"),
-            "host": f"{rate('vllm_tt:step_seconds_total')} - {rate('vllm_tt:device_wait_seconds_total')}",
+            # A wait may begin before the step that it is counted with.
+            "host": (
+                f"clamp_min({rate('vllm_tt:step_seconds_total')} - {rate('vllm_tt:device_wait_seconds_total')}, 0)"
+            ),
         },
         unit="percentunit",
         stacked=True,
