@@ -11,9 +11,9 @@ import pytest
 from tools.dashboard.grafana import COLUMNS, PATH, text
 from tools.dashboard.panels import ROWS
 
-from vllm_tt.platform.metrics import PREFIX
 from vllm_tt.telemetry import FAMILIES, GAUGES
 
+PREFIX = "vllm_tt:"
 PANELS = {panel.title: panel for panels in ROWS.values() for panel in panels}
 GRAPHS = [one for one in json.loads(text())["panels"] if one["type"] == "timeseries"]
 OURS = {f"{PREFIX}{one.name}_total": {one.label} - {""} for one in FAMILIES}
