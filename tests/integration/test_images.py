@@ -47,3 +47,9 @@ def test_every_configuration_did_what_its_name_says(results):
         assert name == "host" or len(run["cached"]) > 5, name
         if "chunks" in name and "lanes" not in name:
             assert run["phases"].count("P") > 2 * plain["phases"].count("P"), name
+
+
+def test_an_image_that_fits_into_no_chunk_is_refused_at_once(results):
+    for name, run in results["runs"].items():
+        refused = run["refused"] or "with 0 embedding tokens"
+        assert ("with 266 embedding tokens, which exceeds" in refused) == ("chunks" in name), name

@@ -82,6 +82,18 @@ def vllm_request(processor, name, parts):
     return processor.process_inputs(name, prompt, params, supported_tasks=("generate",))
 
 
+def refusal(processor):
+    """What is said to a request for an image larger than the server makes them, or None."""
+    written = processor.get_tokenizer().encode(IMAGE)
+    large = {"size": {"shortest_edge": 10_000, "longest_edge": 200_000}}
+    image = {"image": [Image.new("RGB", (150, 110))]}
+    prompt = {"prompt_token_ids": written, "multi_modal_data": image, "mm_processor_kwargs": large}
+    try:
+        processor.process_inputs("large", prompt, SamplingParams(), supported_tasks=("generate",))
+    except ValueError as error:
+        return str(error)
+
+
 def run(folder, chosen, requests):
     """What one engine did with ``requests``, and as what they were sent to it."""
     rng, preempted = random.Random(7), set()
@@ -106,6 +118,7 @@ def run(folder, chosen, requests):
             "phases": running.phases,
             "preempted": sorted(preempted),
             "cached": sorted(name for name, start in begun.items() if start),
+            "refused": refusal(processor),
         }
         return found, sent
 

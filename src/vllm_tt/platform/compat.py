@@ -80,7 +80,7 @@ def longest_image(model_config: ModelConfig) -> int | None:
     if known is not None:
         return known.get("image")
     made = MULTIMODAL_REGISTRY.get_dummy_mm_inputs(model_config, mm_counts=counts, processor=processor)
-    return sum(item.get_num_embeds() for item in made["mm_placeholders"].get("image", ()))
+    return sum(item.length for item in made["mm_placeholders"].get("image", ()))
 
 
 def tell_counts(stats: SchedulerStats, counts: dict[str, int]) -> None:

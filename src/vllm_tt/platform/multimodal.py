@@ -17,6 +17,8 @@ __all__ = ["limit_inputs", "takes_images", "unlimited_encoder", "whole_images"]
 
 _OTHER_MEDIA = ("video", "audio")
 _IMAGE = "image"
+_STEP_LIMITS = ("max_num_batched_tokens", "max_num_scheduled_tokens", "long_prefill_token_threshold")
+"""What bounds the tokens of a request in a step; None and 0 bound nothing."""
 
 
 def takes_images(model_config: ModelConfig, capabilities: Capabilities) -> bool:
@@ -44,9 +46,9 @@ def whole_images(config: VllmConfig) -> str | None:
     if (tokens := longest_image(config.model_config)) is None:
         return None
     raised = []
-    for name in ("max_num_batched_tokens", "max_num_scheduled_tokens", "long_prefill_token_threshold"):
+    for name in _STEP_LIMITS:
         before = getattr(scheduler, name)
-        if before and before < tokens:  # None and a threshold of 0 limit nothing
+        if before and before < tokens:
             setattr(scheduler, name, tokens)
             raised.append(f"{name} is raised from {before} to {tokens}")
     if not raised:
@@ -58,9 +60,11 @@ def whole_images(config: VllmConfig) -> str | None:
 def unlimited_encoder(config: VllmConfig) -> None:
     """Adapters encode images within the prefill that needs them: no budget and no cache of vLLM's is to limit that.
 
-    Twice, because images of requests that have finished still count while the next step is scheduled ahead.
+    Twice, because images of requests that have finished still count while the next step is scheduled ahead. The size of
+    the cache is what the front end refuses larger images by (a request may ask for larger ones than the server's): one
+    that fits into no step would keep all behind it waiting. The scheduler's own cache is as large as the budget.
     """
     scheduler = config.scheduler_config
     most = 2 * config.model_config.max_model_len * scheduler.max_num_seqs
     scheduler.max_num_encoder_input_tokens = max(scheduler.max_num_encoder_input_tokens, most)
-    scheduler.encoder_cache_size = max(scheduler.encoder_cache_size, most)
+    scheduler.encoder_cache_size = min(limit for name in _STEP_LIMITS if (limit := getattr(scheduler, name)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
@@ -51,6 +52,8 @@ class TTScheduler(AsyncScheduler):
         self._slots = SlotPool(self.max_num_running_reqs, first=lane * self.max_num_running_reqs)
         self._interleave = DecodeInterleave.of(self.vllm_config)
         keep_images_whole(self.kv_cache_manager)
+        # The configured size says how large one image may be; adapters keep none that a cache could be full of.
+        self.encoder_cache_manager = EncoderCacheManager(cache_size=self.max_num_encoder_input_tokens)
         self._left_waiting = False
 
     def schedule(self, throttle_prefills: bool = False) -> TTSchedulerOutput:

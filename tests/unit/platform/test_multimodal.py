@@ -89,7 +89,22 @@ def test_the_largest_image_fits_into_a_step_that_is_bounded_apart_from_the_batch
 
 def test_no_encoder_budget_limits_a_step(settle):
     scheduler = settle(max_num_seqs=8)[2].scheduler_config
-    assert scheduler.max_num_encoder_input_tokens == scheduler.encoder_cache_size == 2 * 4096 * 8
+    assert scheduler.max_num_encoder_input_tokens == 2 * 4096 * 8
+
+
+@pytest.mark.parametrize(
+    ("limits", "largest"),
+    [
+        ({}, 8192),
+        ({"max_num_scheduled_tokens": 7000}, 7000),
+        ({"long_prefill_token_threshold": 6000, "max_num_scheduled_tokens": 7000}, 6000),
+        ({"long_prefill_token_threshold": 300}, 5000),
+    ],
+    ids=["a batch", "a step", "a chunk", "the largest image of the server"],
+)
+def test_the_front_end_refuses_images_that_fit_into_no_step(settle, limits, largest):
+    scheduler = settle(max_num_batched_tokens=8192, **limits)[2].scheduler_config
+    assert scheduler.encoder_cache_size == largest
 
 
 def test_a_text_model_is_left_alone(make_config):
