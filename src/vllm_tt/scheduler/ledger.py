@@ -80,9 +80,9 @@ class StepLedger:
         """End a step whose results are there."""
         if (record := output.record) is None:
             return
-        now, plan, add = self._clock(), output.plan, self.counters.add
-        elapsed = _microseconds(now - max(record.started, self._closed))
-        self._closed = now
+        ended, plan, add = record.ended or self._clock(), output.plan, self.counters.add
+        elapsed = _microseconds(ended - max(record.started, self._closed))
+        self._closed = ended
         phase = plan.phase.value
         add(telemetry.STEP_TIME, elapsed, phase)
         add(telemetry.DEVICE_WAIT, _microseconds(record.waited), phase)

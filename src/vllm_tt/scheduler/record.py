@@ -33,3 +33,7 @@ class StepRecord:
     """Why the steps before it were read first."""
     waited: float = 0.0
     """Seconds that the host waited for its output."""
+    ended: float = 0.0
+    """Seconds of `time.perf_counter` when its tokens were there: with asynchronous scheduling its results are applied
+    after the next step was submitted, which a prefill is computed in; 0 if the worker does not say.
+    """

@@ -86,6 +86,8 @@ class StepQueue:
                 step.record.waited = perf_counter() - began
             with self.applying:
                 step.result = step.apply(output)
+            if step.record is not None:
+                step.record.ended = perf_counter()
         except Exception as error:  # noqa: BLE001 - raised to whoever asks for the step
             step.error = error
 

@@ -113,7 +113,9 @@ class ModelRunner:
         submitted, self._submitted = self._submitted, None
         if submitted.handle is None:
             assert submitted.output is not None
-            return submitted.step.finish(submitted.output, self._sampler, grammar)
+            result = submitted.step.finish(submitted.output, self._sampler, grammar)
+            submitted.record.ended = perf_counter()
+            return result
         submitted.step.check_grammar(grammar)
         pending = PendingStep(
             submitted.handle, lambda output: submitted.step.finish(output, self._sampler, None), submitted.record

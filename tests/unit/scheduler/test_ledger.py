@@ -70,6 +70,19 @@ def test_a_step_costs_the_time_since_the_one_before_ended(ledger, run):
     assert "decode_stalls" not in counts
 
 
+def test_a_prefill_is_not_charged_to_the_decode_whose_results_are_applied_after_it(ledger, clock):
+    first, second = decode(("a", 0, 5, 6, False)), prefill(("b", 1, 0, 4, False))
+    ledger.open(first, 100.0, 0)
+    ledger.open(second, 100.25, 2)
+    first.record.ended, second.record.ended = 100.5, 103.5
+    clock.now = 104.0
+    for output in (first, second):
+        ledger.close(output, lambda: FIGURES)
+    counts = ledger.counters.snapshot()
+    assert counts["step_seconds"] == {"decode": 500_000, "prefill": 3_000_000}
+    assert counts["decode_stall_seconds"] == {"": 3_000_000}
+
+
 def test_a_prefill_stalls_who_could_decode(ledger, run):
     # two decode already, and the prompt of "c" ends with this step
     record = run(prefill(("c", 2, 0, 5, False), ("d", 3, 0, 8, True)), 0.0, 0.5, decoding=3)
