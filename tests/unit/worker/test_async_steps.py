@@ -2,10 +2,13 @@ import os
 import random
 import sys
 import threading
+from time import perf_counter
 
 import pytest
 from vllm.v1.outputs import ModelRunnerOutput
 
+from vllm_tt.scheduler.record import StepRecord
+from vllm_tt.telemetry import Counters
 from vllm_tt.worker.async_steps import PendingStep, StepOutput, StepQueue
 
 
@@ -53,6 +56,19 @@ def test_a_drain_leaves_nothing_and_loses_nothing():
     queue.drain()
     assert (readings.applied, len(queue)) == ([0, 1], 0)
     assert [queue.result_of(step).req_ids for step in steps] == [["0"], ["1"]]
+
+
+def test_a_step_says_when_its_tokens_were_there_and_not_when_it_is_asked_for():
+    readings, queue, _ = submitted(0)
+    record = StepRecord(counters=Counters())
+    step = readings.step(0)
+    step.record = record
+    began = perf_counter()
+    queue.submit(step)
+    queue.drain()
+    ended = perf_counter()
+    StepOutput(queue, step).get_output()
+    assert began < record.ended < ended
 
 
 def test_what_went_wrong_is_raised_to_whoever_asks():

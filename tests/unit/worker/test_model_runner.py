@@ -1,5 +1,7 @@
 """The order of a step, driven by vLLM's scheduler types on a fake adapter."""
 
+from time import perf_counter
+
 import pytest
 from fake_adapter import FakeAdapter
 from steps import decode, empty, new_request, prefill
@@ -7,6 +9,8 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT
 
 from vllm_tt.batch.rows import Rows
+from vllm_tt.scheduler.record import StepRecord
+from vllm_tt.telemetry import Counters
 from vllm_tt.worker.forward import Forward
 from vllm_tt.worker.model_runner import ModelRunner, PlanMissing, RunnerOptions, StepOrder
 
@@ -58,6 +62,14 @@ def test_prefill_then_decode_continues_each_request(runner, adapter):
     (call,) = adapter.called("decode_forward")
     assert call["tokens"].view(-1).tolist() == [21, 0, 0, 6]
     assert call["start_pos"].tolist() == [1, -1, -1, 2]
+
+
+def test_a_prefill_ends_before_its_results_are_asked_for(runner):
+    output = prefill(("a", 0, 0, 2, False), new=[new_request("a", [4, 5], [1])])
+    output.record = record = StepRecord(counters=Counters())
+    began = perf_counter()
+    run(runner, output)
+    assert began < began + record.waited < record.ended < perf_counter()
 
 
 def test_an_intermediate_chunk_is_not_sampled(runner, sampler):
