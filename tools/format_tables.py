@@ -20,6 +20,7 @@ from vllm_tt.contract import CALLS
 from vllm_tt.env import VARIABLES
 from vllm_tt.models.builtin import meshes_text
 from vllm_tt.models.inventory import builtin_rows
+from vllm_tt.telemetry import FAMILIES, GAUGES, PREFIX
 
 DOCS = Path(__file__).parents[1] / "docs"
 SERVING = {Reader.SKIP: "skipped", Reader.WARN: "served, with a warning", Reader.INFO: "served", Reader.QUIET: "served"}
@@ -93,10 +94,20 @@ def variables():
         yield row(f"`{variable.name}`", variable.expected, variable.otherwise, variable.help)
 
 
+def metrics():
+    yield row("metric", "label", "what it is")
+    yield row("---", "---", "---")
+    for family in FAMILIES:
+        yield row(f"`{PREFIX}{family.name}_total`", f"`{family.label}`" if family.label else "-", family.help)
+    for gauge in GAUGES:
+        yield row(f"`{PREFIX}{gauge.name}`", "`lane`", gauge.help)
+
+
 PAGES = {
     "bundle-format.md": {"codes": codes, "calls": calls, "capabilities": capabilities},
     "models.md": {"builtins": builtins},
     "configuration.md": {"options": options, "variables": variables},
+    "observability.md": {"metrics": metrics},
 }
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "LANE_WAITING",
     "PHASE_SWITCHES",
     "PREEMPTIONS",
+    "PREFIX",
     "RECOMPUTED_TOKENS",
     "SLOTS",
     "STALLED_REQUESTS",
@@ -39,6 +40,9 @@ __all__ = [
 ]
 
 log = get_logger(__name__)
+
+PREFIX = "vllm_tt:"
+"""Of the names on ``/metrics``."""
 
 _SEPARATOR = "|"
 

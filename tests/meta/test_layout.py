@@ -11,7 +11,7 @@ RANKS = [
     {"errors", "log", "_version"},
     {"_data", "contract", "mesh", "telemetry"},
     {"env"},
-    {"bundle", "config", "emulation"},
+    {"bundle", "config", "emulation", "observe"},
     {"host", "models", "platform.compat", "platform.settled", "platform.lanes"},
     {"platform", "scheduler"},
     {"batch"},
@@ -64,6 +64,7 @@ ORDER = {
         "difference",
         "removal",
     ],
+    "observe": ["steps", "summary", "advice", "timeline", "page", "picture", "scrape", "live"],
     "host": [
         "frequencies",
         "rotary",
@@ -232,6 +233,8 @@ ORDER = {
         "check",
         "serve",
         "doctor",
+        "steps",
+        "top",
         "group",
     ],
 }

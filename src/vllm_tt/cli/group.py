@@ -34,6 +34,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("vllm_tt.cli.explain", "Say what a code such as TB203 means, and what to do about it."),
     "serve": ("vllm_tt.cli.serve", "Serve a bundle with vLLM."),
     "doctor": ("vllm_tt.cli.doctor", "Look for what keeps vLLM from serving on this machine."),
+    "steps": ("vllm_tt.cli.steps", "Say where the time of a step log went, and draw its steps."),
+    "top": ("vllm_tt.cli.top", "Show what a running server does, from its /metrics."),
     "schema": ("vllm_tt.cli.schema", "Print the JSON Schema of vllm_metadata.json."),
     "demo": ("vllm_tt.cli.demo", "Serve a small real model on an emulated mesh and ask it a question."),
 }

@@ -11,6 +11,7 @@ from vllm.v1.metrics.loggers import AggregateStatLoggerBase
 from vllm_tt import telemetry
 from vllm_tt.platform.compat import told_counts
 from vllm_tt.platform.settled import is_settled
+from vllm_tt.telemetry import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PREFIX", "TTStatLogger"]
 
-PREFIX = "vllm_tt:"
 _LABELS = ("model_name", "engine")
 
 
