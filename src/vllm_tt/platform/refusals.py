@@ -97,7 +97,7 @@ class V2Runner(ConfigError):
 
 
 class StepLogFolder(ConfigError):
-    """tt.step_log {path} cannot be written: {folder} is {fault}. Name a file in a folder that the server may write."""
+    """tt.step_log {path} cannot be written: {place} is {fault}. Name a file in a folder that the server may write."""
 
 
 class Half(ConfigError):
@@ -197,11 +197,13 @@ def refuse_kv_transfer(config: VllmConfig) -> None:
 def refuse_step_log(config: VllmConfig) -> None:
     if (path := TTConfig.from_additional_config(config.additional_config).step_log) is None:
         return
-    folder = Path(path).expanduser().absolute().parent
-    if not folder.is_dir():
-        raise StepLogFolder(path=path, folder=folder, fault="not a folder")
-    if not os.access(folder, os.W_OK):
-        raise StepLogFolder(path=path, folder=folder, fault="not writable")
+    file = Path(path).expanduser().absolute()
+    if not file.parent.is_dir():
+        raise StepLogFolder(path=path, place=file.parent, fault="not a folder")
+    if file.is_dir():
+        raise StepLogFolder(path=path, place=file, fault="a folder")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise StepLogFolder(path=path, place=file, fault="not writable")
 
 
 def refuse_half(config: VllmConfig) -> None:

@@ -128,6 +128,10 @@ CASES = {
             "Use --dtype bfloat16, float32 or auto."
         ),
     ),
+    "step log that is a folder": (
+        {"additional_config": {"tt": {"step_log": "/"}}},
+        "tt.step_log / cannot be written: / is a folder. Name a file in a folder that the server may write.",
+    ),
     "step log": (
         {"additional_config": {"tt": {"step_log": "/nowhere/at/all/steps.jsonl"}}},
         (
