@@ -9,19 +9,21 @@ from vllm_tt.scheduler.plan import Phase
 def expected_counts(plans):
     """What the plans say of phases, tokens, chunks and tokens that were computed twice."""
     ran = [plan for plan in plans if plan.phase is not Phase.EMPTY]
-    tokens, computed, ends, chunking, chunked, again = Counter(), {}, {}, set(), 0, 0
-    for plan in ran:
+    tokens, computed, chunking, chunked, again = Counter(), {}, {}, 0, 0
+    for plan in plans:
+        for slot in plan.released:
+            chunking.pop(slot, None)
+        if plan.phase is Phase.EMPTY:
+            continue
         tokens[plan.phase.value] += int((plan.ends - plan.starts).sum())
-        rows = zip(plan.req_ids, plan.starts.tolist(), plan.ends.tolist(), plan.intermediate.tolist(), strict=True)
-        for req_id, start, end, intermediate in rows:
+        columns = (plan.slots, plan.starts, plan.ends, plan.intermediate)
+        for req_id, slot, start, end, intermediate in zip(plan.req_ids, *map(list, columns), strict=True):
             before = computed.get(req_id, 0)
             if plan.phase is Phase.PREFILL:
                 again += max(0, min(before, end) - start)
-                if start != ends.get(req_id, start):
-                    chunking.discard(req_id)  # preempted between two chunks
-                chunked += intermediate and req_id not in chunking
-                (chunking.add if intermediate else chunking.discard)(req_id)
-            computed[req_id], ends[req_id] = max(before, end), end
+                chunked += bool(intermediate and not chunking.get(slot))
+                chunking[slot] = intermediate
+            computed[req_id] = max(before, end)
     return {
         "steps": Counter(plan.phase.value for plan in ran),
         "tokens": tokens,
