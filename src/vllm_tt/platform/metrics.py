@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.v1.metrics.stats import IterationStats, MultiModalCacheStats, SchedulerStats
 
-__all__ = ["PREFIX", "TTStatLogger"]
+__all__ = ["TTStatLogger"]
 
 _LABELS = ("model_name", "engine")
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from vllm_tt.contract import Capabilities
 
-__all__ = ["limit_inputs", "takes_images", "unlimited_encoder", "whole_images"]
+__all__ = ["limit_inputs", "room_for_images", "takes_images", "unlimited_encoder"]
 
 _OTHER_MEDIA = ("video", "audio")
 _IMAGE = "image"
@@ -38,7 +38,7 @@ def limit_inputs(multimodal: MultiModalConfig, most_images: int | None) -> str |
     return f"--limit-mm-per-prompt: the adapter does not take {' and '.join(dropped)}" if dropped else None
 
 
-def whole_images(config: VllmConfig) -> str | None:
+def room_for_images(config: VllmConfig) -> str | None:
     """Let a chunk hold the largest image; vLLM refuses to start otherwise, and would wait for such an image forever."""
     scheduler = config.scheduler_config
     if is_settled(config) or not scheduler.disable_chunked_mm_input:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from vllm_tt.config import ADDITIONAL_CONFIG_KEY, TTConfig
 from vllm_tt.platform.compat import kv_cache_is_planned
-from vllm_tt.platform.multimodal import limit_inputs, unlimited_encoder, whole_images
+from vllm_tt.platform.multimodal import limit_inputs, room_for_images, unlimited_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,7 +181,7 @@ def images(config: VllmConfig, model: Model) -> Change | None:
         return None
     changed = [
         limit_inputs(config.model_config.multimodal_config, model.capabilities.max_images_per_prompt),
-        whole_images(config),
+        room_for_images(config),
     ]
     unlimited_encoder(config)
     texts = [text for text in changed if text]

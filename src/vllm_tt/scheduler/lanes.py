@@ -198,7 +198,7 @@ class TTLaneCoordinator(SchedulerInterface):
 
     def _total(self, parts: list[SchedulerStats]) -> SchedulerStats | None:
         total = _total_stats(parts)
-        self.ledger.tell(total, self.figures())
+        self.ledger.tell(total, self.figures)
         return total
 
     def _forget_finished(self) -> None:

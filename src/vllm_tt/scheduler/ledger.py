@@ -102,12 +102,12 @@ class StepLedger:
         if self._log is not None:
             self._log.write(self._line(plan, record, elapsed, figures()))
 
-    def tell(self, stats: SchedulerStats | None, figures: Sequence[LaneFigures]) -> None:
+    def tell(self, stats: SchedulerStats | None, figures: Callable[[], Sequence[LaneFigures]]) -> None:
         """Let vLLM's statistics bring to the server what was counted since the last time, and the lanes' figures."""
         if stats is None:
             return
         counts = self.counters.take()
-        for keys, its in zip(self._gauges, figures, strict=True):
+        for keys, its in zip(self._gauges, figures(), strict=True):
             values = (self._shape.per_lane, its.running, its.waiting, _microseconds(its.kv_cache_usage))
             counts.update(zip(keys, values, strict=True))
         tell_counts(stats, counts)

@@ -71,7 +71,7 @@ class TTScheduler(AsyncScheduler):
     def make_stats(self, *args: Any, **kwargs: Any) -> SchedulerStats | None:
         stats = super().make_stats(*args, **kwargs)
         if self._alone:
-            self.ledger.tell(stats, self._figures())
+            self.ledger.tell(stats, self._figures)
         return stats
 
     def shutdown(self) -> None:
