@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from by_transformers import greedy
 from tools.tiny_models.write import make, spread
 from transformers import AutoConfig
 from transformers import Gemma3ForCausalLM as Reference
@@ -16,6 +15,7 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 COUNT = 30
 PROMPTS = {2: [7], 0: [(5 * i * i + 3) % 320 for i in range(61)], 3: [(11 * i * i + 8) % 320 for i in range(18)]}
@@ -51,23 +51,10 @@ def served(serve_checkpoint: Any, bundle_module: Any, tmp_path: Path) -> Callabl
     return serve
 
 
-@torch.inference_mode()
-def reference(model: Any, tokens: list[int]) -> tuple[list[int], torch.Tensor]:
-    """Transformers' greedy tokens, and the logits that each was chosen from [count, V]."""
-    out = model.generate(
-        torch.tensor([tokens]),
-        max_new_tokens=COUNT,
-        do_sample=False,
-        output_logits=True,
-        return_dict_in_generate=True,
-    )
-    return out.sequences[0, len(tokens) :].tolist(), torch.cat(out.logits)
-
-
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_greedy_tokens_and_logits_equal_transformers(name: str, served: Any) -> None:
     adapter, model = served(**CONFIGURATIONS[name])
-    expected = {slot: reference(model, tokens) for slot, tokens in PROMPTS.items()}
+    expected = {slot: greedy(model, tokens, COUNT) for slot, tokens in PROMPTS.items()}
     assert adapter.generate(PROMPTS, COUNT) == {slot: tokens for slot, (tokens, _) in expected.items()}
     for slot, (tokens, logits) in expected.items():
         row = adapter.decode({slot: (tokens[4], len(PROMPTS[slot]) + 4)})[slot]
@@ -77,7 +64,7 @@ def test_greedy_tokens_and_logits_equal_transformers(name: str, served: Any) -> 
 def test_in_bfloat16_the_logits_are_those_of_transformers_but_for_rounding(served: Any) -> None:
     adapter, model = served(dtype=torch.bfloat16)
     tokens = PROMPTS[0]
-    found, expected = adapter.prefill((0, tokens, 0, len(tokens)))[0], reference(model, tokens)[1][0].float()
+    found, expected = adapter.prefill((0, tokens, 0, len(tokens)))[0], greedy(model, tokens, COUNT)[1][0].float()
     assert (found - expected).norm() < 0.05 * expected.norm()
 
 
@@ -157,7 +144,7 @@ def test_layers_read_what_is_theirs_in_shared_buffers_and_nothing_behind_windows
     found[0] = pages.prefill((0, 50, 61))
     while len(found[0]) < COUNT:
         pages.decode(found)
-    expected = {slot: reference(model, tokens)[0] for slot, tokens in PROMPTS.items()}
+    expected = {slot: greedy(model, tokens, COUNT)[0] for slot, tokens in PROMPTS.items()}
     assert {slot: row[:COUNT] for slot, row in found.items()} == expected
 
 
@@ -186,10 +173,3 @@ def test_what_is_not_computed_is_refused(name: str, value: Any, bundle_module: A
     message = f"The checkpoint's configuration has {name} = {value}, which this bundle does not compute."
     with pytest.raises(module.UnsupportedGemma, match=f"^{re.escape(message)}$"):
         module.Gemma3ForCausalLM.build_model(config)
-
-
-def test_the_metadata_names_the_class(bundle_module: Any) -> None:
-    module = bundle_module("gemma3-host")
-    metadata = json.loads(Path(module.__file__).with_name("vllm_metadata.json").read_text())
-    assert metadata["main_class"] == f"generator_vllm:{module.Gemma3ForCausalLM.__name__}"
-    assert metadata["arch"] == module.Gemma3ForCausalLM.__name__

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from by_transformers import greedy
 from transformers import LlamaConfig, MistralConfig, MistralForCausalLM
 from transformers import LlamaForCausalLM as Reference
 
@@ -15,6 +14,7 @@ from vllm_tt.contract import DeviceSamplingParams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 VOCAB = 199
 LLAMA3 = {
@@ -86,21 +86,6 @@ def prompt(length: int, seed: int = 0) -> list[int]:
     return random.Random(f"{length} {seed}").choices(range(3, VOCAB), k=length)
 
 
-@torch.inference_mode()
-def reference(model: Any, tokens: list[int], count: int) -> tuple[list[int], torch.Tensor]:
-    """Transformers' greedy tokens, and the logits that each was chosen from [count, V]."""
-    prompt_ids = torch.tensor([tokens])
-    out = model.generate(
-        prompt_ids,
-        attention_mask=torch.ones_like(prompt_ids),
-        max_new_tokens=count,
-        do_sample=False,
-        output_logits=True,
-        return_dict_in_generate=True,
-    )
-    return out.sequences[0, len(tokens) :].tolist(), torch.cat(out.logits)
-
-
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_greedy_tokens_and_logits_equal_transformers(
     name: str, checkpoint: Callable[..., tuple[Path, Any]], served_llama: Any
@@ -108,7 +93,7 @@ def test_greedy_tokens_and_logits_equal_transformers(
     folder, model = checkpoint(**CHECKPOINTS[name])
     served = served_llama(folder)
     tokens = prompt(13)
-    expected, logits = reference(model, tokens, 20)
+    expected, logits = greedy(model, tokens, 20)
 
     first = served.prefill((2, tokens, 0, len(tokens)))
     torch.testing.assert_close(first[0], logits[0], rtol=1e-4, atol=1e-4)
@@ -125,7 +110,7 @@ def test_a_batch_with_holes_and_shuffled_pages_gives_each_row_its_own_tokens(
     served = served_llama(folder, slots=7)
     prompts = {5: prompt(1), 0: prompt(8), 3: prompt(31), 2: prompt(9)}
     tokens = served.generate(prompts, 24)
-    assert tokens == {slot: reference(model, row, 24)[0] for slot, row in prompts.items()}
+    assert tokens == {slot: greedy(model, row, 24)[0] for slot, row in prompts.items()}
 
 
 @pytest.mark.parametrize("cuts", [(0, 8, 16, 29), (0, 1, 2, 29), (0, 5, 28, 29)])
@@ -135,14 +120,14 @@ def test_chunks_of_a_prompt_equal_the_whole(
     folder, model = checkpoint()
     served = served_llama(folder)
     tokens, other = prompt(29), prompt(7)
-    expected, logits = reference(model, tokens, 1)
+    expected, logits = greedy(model, tokens, 1)
     for start, end in itertools.pairwise(cuts):
         # another row shares every call, and an unrelated prompt starts beside the first chunk
         rows = [(1, tokens, start, end)] + ([(3, other, 0, 7)] if not start else [])
         last = served.prefill(*rows)
     torch.testing.assert_close(last[0], logits[0], rtol=1e-4, atol=1e-4)
     token = int(served.decode({1: (expected[0], 29), 3: (5, 7)})[1].argmax())
-    assert token == reference(model, tokens, 2)[0][1]
+    assert token == greedy(model, tokens, 2)[0][1]
 
 
 def test_cached_pages_of_another_request_are_read_and_not_written(
@@ -156,7 +141,7 @@ def test_cached_pages_of_another_request_are_read_and_not_written(
     served.tables[1, :2] = served.tables[0, :2]
     before = [cache.keys[served.tables[0, :2]].clone() for cache in served.kv_cache]
     last = served.prefill((1, second, 16, len(second)))
-    expected, logits = reference(model, second, 2)
+    expected, logits = greedy(model, second, 2)
     torch.testing.assert_close(last[0], logits[0], rtol=1e-4, atol=1e-4)
     assert int(served.decode({1: (expected[0], len(second))})[1].argmax()) == expected[1]
     for cache, keys in zip(served.kv_cache, before, strict=True):
@@ -187,7 +172,7 @@ def test_page_ids_of_lanes_do_not_meet(checkpoint: Callable[..., tuple[Path, Any
     prompts = {0: prompt(10), 2: prompt(12), 3: prompt(20)}
     tokens = served.generate(prompts, 12)
     assert served.tables[0, 0] == served.tables[2, 0], "the same page id in both lanes"
-    assert tokens == {slot: reference(model, row, 12)[0] for slot, row in prompts.items()}
+    assert tokens == {slot: greedy(model, row, 12)[0] for slot, row in prompts.items()}
 
 
 def test_the_kv_cache_decides_the_dtype(checkpoint: Callable[..., tuple[Path, Any]], served_llama: Any) -> None:
@@ -195,7 +180,7 @@ def test_the_kv_cache_decides_the_dtype(checkpoint: Callable[..., tuple[Path, An
     tokens = prompt(20)
     for dtype, tolerance in ((torch.bfloat16, 0.05), (torch.float32, 1e-4)):
         logits = served_llama(folder, dtype=dtype).prefill((0, tokens, 0, 20))[0]
-        expected = reference(Reference.from_pretrained(folder, dtype=dtype), tokens, 1)[1][0]
+        expected = greedy(Reference.from_pretrained(folder, dtype=dtype), tokens, 1)[1][0]
         assert logits.dtype == torch.float32
         torch.testing.assert_close(logits, expected.float(), rtol=tolerance, atol=tolerance)
 
@@ -204,7 +189,7 @@ def test_a_sharded_checkpoint_loads(checkpoint: Callable[..., tuple[Path, Any]],
     folder, model = checkpoint(shard_size="40KB")
     assert len(list(folder.glob("*.safetensors"))) > 2
     tokens = prompt(9)
-    assert served_llama(folder).generate({1: tokens}, 8) == {1: reference(model, tokens, 8)[0]}
+    assert served_llama(folder).generate({1: tokens}, 8) == {1: greedy(model, tokens, 8)[0]}
 
 
 def decode_inputs(served: Any, rows: dict[int, tuple[int, int]], **more: Any) -> dict[str, Any]:
@@ -230,7 +215,7 @@ def test_two_steps_in_flight_give_the_tokens_of_transformers(
     folder, model = checkpoint()
     served = served_llama(folder)
     prompts = {3: prompt(5), 0: prompt(11)}
-    expected = {slot: reference(model, tokens, 20)[0] for slot, tokens in prompts.items()}
+    expected = {slot: greedy(model, tokens, 20)[0] for slot, tokens in prompts.items()}
     served.prefill(*[(slot, tokens, 0, len(tokens)) for slot, tokens in prompts.items()])
     for slot, tokens in prompts.items():
         served.grow(slot, len(tokens) + 20)
@@ -265,14 +250,7 @@ def test_a_mistral_configuration_has_no_biases_to_name(tmp_path: Path, served_ll
     model = MistralForCausalLM(config).eval()
     model.save_pretrained(tmp_path)
     tokens = prompt(9)
-    assert served_llama(tmp_path).generate({1: tokens}, 8) == {1: reference(model, tokens, 8)[0]}
-
-
-def test_the_metadata_names_the_class(llama_host: Any) -> None:
-    metadata = json.loads(Path(llama_host.__file__).with_name("vllm_metadata.json").read_text())
-    module, _, name = metadata["main_class"].partition(":")
-    assert (module, name) == ("generator_vllm", llama_host.LlamaForCausalLM.__name__)
-    assert metadata["arch"] == name
+    assert served_llama(tmp_path).generate({1: tokens}, 8) == {1: greedy(model, tokens, 8)[0]}
 
 
 @pytest.mark.parametrize(

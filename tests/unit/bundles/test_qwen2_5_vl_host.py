@@ -1,18 +1,18 @@
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from by_transformers import greedy
 from safetensors.torch import load_file, save_file
 from tools.tiny_models.write import make, spread
 from transformers import Qwen2_5_VLForConditionalGeneration as Reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 COUNT = 16
 PIXELS = 3 * 2 * 4 * 4
@@ -99,24 +99,13 @@ def load(serve_checkpoint: Any, bundle_module: Any, folder: Path) -> Any:
     return adapter
 
 
-@torch.inference_mode()
 def reference(model: Any, prompt: Prompt) -> tuple[list[int], torch.Tensor]:
     """Transformers' greedy tokens, and the logits that each was chosen from [count, V]."""
-    tokens = torch.tensor([prompt.tokens])
     images = (
         {"pixel_values": torch.cat(prompt.pixels), "image_grid_thw": torch.stack(prompt.grids)} if prompt.grids else {}
     )
-    out = model.generate(
-        tokens,
-        attention_mask=torch.ones_like(tokens),
-        mm_token_type_ids=(tokens == model.config.image_token_id).int(),
-        max_new_tokens=COUNT,
-        do_sample=False,
-        output_logits=True,
-        return_dict_in_generate=True,
-        **images,
-    )
-    return out.sequences[0, len(prompt.tokens) :].tolist(), torch.cat(out.logits)
+    types = (torch.tensor([prompt.tokens]) == model.config.image_token_id).int()
+    return greedy(model, prompt.tokens, COUNT, mm_token_type_ids=types, **images)
 
 
 def prompts(config: Any) -> dict[int, Prompt]:
@@ -205,10 +194,3 @@ def test_parameters_have_the_names_of_checkpoints(served: Any) -> None:
         "visual.merger.mlp.2.weight",
         "visual.patch_embed.proj.weight",
     } <= names
-
-
-def test_the_metadata_names_the_class(bundle_module: Any) -> None:
-    module = bundle_module("qwen2_5_vl-host")
-    metadata = json.loads(Path(module.__file__).with_name("vllm_metadata.json").read_text())
-    assert metadata["main_class"] == f"generator_vllm:{module.Qwen2_5_VLForConditionalGeneration.__name__}"
-    assert metadata["arch"] == module.Qwen2_5_VLForConditionalGeneration.__name__

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from by_transformers import greedy
 from tools.tiny_models.write import make, spread
 from transformers import Qwen3_5ForCausalLM as Reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 COUNT = 16
 PROMPTS = {2: [7], 0: [(5 * i * i + 3) % 320 for i in range(90)], 3: [(11 * i * i + 8) % 320 for i in range(20)]}
@@ -44,17 +44,10 @@ def served(serve_checkpoint: Any, bundle_module: Any, tmp_path: Path) -> Callabl
     return serve
 
 
-@torch.inference_mode()
-def reference(model: Any, tokens: list[int]) -> list[int]:
-    """Transformers' greedy tokens."""
-    out = model.generate(torch.tensor([tokens]), max_new_tokens=COUNT, do_sample=False)
-    return out[0, len(tokens) :].tolist()
-
-
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_greedy_tokens_equal_transformers(name: str, served: Any) -> None:
     adapter, model = served(**CONFIGURATIONS[name])
-    expected = {slot: reference(model, tokens) for slot, tokens in PROMPTS.items()}
+    expected = {slot: greedy(model, tokens, COUNT)[0] for slot, tokens in PROMPTS.items()}
     assert adapter.generate(PROMPTS, COUNT) == expected
     # In the same slots again, which hold the state of those that ended.
     assert adapter.generate({3: PROMPTS[0]}, COUNT) == {3: expected[0]}
@@ -67,8 +60,8 @@ def test_a_prompt_in_chunks_goes_on_while_others_decode(served: Any) -> None:
     adapter.prefill((2, prompt, 0, 30))
     row = adapter.decode({1: (first, len(other))})[1]
     last = adapter.prefill((2, prompt, 30, len(prompt)))[0]
-    assert [first, int(row.argmax())] == reference(model, other)[:2]
-    assert int(last.argmax()) == reference(model, prompt)[0]
+    assert [first, int(row.argmax())] == greedy(model, other, COUNT)[0][:2]
+    assert int(last.argmax()) == greedy(model, prompt, COUNT)[0][0]
 
 
 def test_the_kv_cache_has_the_layers_of_attention(bundle_module: Any) -> None:
@@ -86,9 +79,3 @@ def test_prefix_caching_is_all_that_is_not_declared(bundle_module: Any) -> None:
     assert adapter.model_capabilities == {
         name: value for name, value in declared.items() if name != "supports_prefix_caching"
     }
-
-
-def test_the_metadata_names_the_class(bundle_module: Any) -> None:
-    module = bundle_module("qwen3_5-host")
-    metadata = json.loads(Path(module.__file__).with_name("vllm_metadata.json").read_text())
-    assert metadata["main_class"] == f"generator_vllm:{module.Qwen35ForCausalLM.__name__}"

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from by_transformers import greedy
 from tools.tiny_models.write import make, spread
 from transformers import Qwen3MoeForCausalLM as Reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 COUNT = 16
 PROMPTS = {2: [7], 0: [(5 * i * i + 3) % 320 for i in range(61)], 3: [(11 * i * i + 8) % 320 for i in range(20)]}
@@ -41,23 +41,10 @@ def served(serve_checkpoint: Any, bundle_module: Any, tmp_path: Path) -> Callabl
     return serve
 
 
-@torch.inference_mode()
-def reference(model: Any, tokens: list[int]) -> tuple[list[int], torch.Tensor]:
-    """Transformers' greedy tokens, and the logits that each was chosen from [count, V]."""
-    out = model.generate(
-        torch.tensor([tokens]),
-        max_new_tokens=COUNT,
-        do_sample=False,
-        output_logits=True,
-        return_dict_in_generate=True,
-    )
-    return out.sequences[0, len(tokens) :].tolist(), torch.cat(out.logits)
-
-
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_greedy_tokens_and_logits_equal_transformers(name: str, served: Any) -> None:
     adapter, model = served(**CONFIGURATIONS[name])
-    expected = {slot: reference(model, tokens) for slot, tokens in PROMPTS.items()}
+    expected = {slot: greedy(model, tokens, COUNT) for slot, tokens in PROMPTS.items()}
     assert adapter.generate(PROMPTS, COUNT) == {slot: tokens for slot, (tokens, _) in expected.items()}
     for slot, (tokens, logits) in expected.items():
         row = adapter.decode({slot: (tokens[4], len(PROMPTS[slot]) + 4)})[slot]
@@ -76,10 +63,3 @@ def test_parameters_have_the_names_of_checkpoints(served: Any) -> None:
         "model.layers.1.mlp.gate_proj.weight",
         "model.norm.weight",
     } <= names
-
-
-def test_the_metadata_names_the_class(bundle_module: Any) -> None:
-    module = bundle_module("qwen3-moe-host")
-    metadata = json.loads(Path(module.__file__).with_name("vllm_metadata.json").read_text())
-    assert metadata["main_class"] == f"generator_vllm:{module.Qwen3MoeForCausalLM.__name__}"
-    assert metadata["arch"] == module.Qwen3MoeForCausalLM.__name__

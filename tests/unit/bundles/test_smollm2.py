@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import smollm2
 import torch
+from by_transformers import greedy
 
 NEW_TOKENS = 16
 QUESTION = "What is the capital of France?"
@@ -22,13 +23,6 @@ def reference() -> tuple[Any, Any]:
     return model, AutoTokenizer.from_pretrained(folder)
 
 
-@torch.inference_mode()
-def greedy(model: Any, prompt: list[int]) -> list[int]:
-    ids = torch.tensor([prompt])
-    out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW_TOKENS, do_sample=False)
-    return out[0, len(prompt) :].tolist()
-
-
 def test_a_batch_of_mixed_lengths_gives_the_greedy_tokens_of_transformers(
     reference: tuple[Any, Any], served_llama: Any
 ) -> None:
@@ -41,5 +35,5 @@ def test_a_batch_of_mixed_lengths_gives_the_greedy_tokens_of_transformers(
     prompts = {6: chat, 1: [tokenizer.encode("The")[0]], 4: long, 3: tokenizer.encode("def fibonacci(n):\n")}
     served = served_llama(smollm2.checkpoint(), slots=8, page_size=64, width=20, pages=40)
     tokens = served.generate(prompts, NEW_TOKENS)
-    assert tokens == {slot: greedy(model, prompt) for slot, prompt in prompts.items()}
+    assert tokens == {slot: greedy(model, prompt, NEW_TOKENS)[0] for slot, prompt in prompts.items()}
     assert "Paris" in tokenizer.decode(tokens[6])
