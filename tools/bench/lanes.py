@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tools.bench.plan import Case, measure
+from tools.bench.beside import Beside
+from tools.bench.plan import Case
 from tools.bench.report import Column, milliseconds, times
-from tools.bench.settings import Settings, Steady
-from tools.bench.stats import core_ms, cpu_ms, middle, ratio, step_ms
+from tools.bench.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tools.bench.plan import Rounds
-    from tools.bench.rig import Checkout
+    from collections.abc import Sequence
 
 __all__ = ["COLUMNS", "Lanes"]
 
@@ -33,40 +30,23 @@ MESH = "T3K"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Lanes:
-    """What is measured."""
+class Lanes(Beside):
+    """One batch first."""
 
-    model: str
-    rows: int
+    first: ClassVar[str] = "plain"
+
     lanes: Sequence[int]
-    modes: Sequence[str]
-    """``async``, ``sync``."""
-    rounds: int
-    steps: int
-    """A round."""
 
-    def run(self, checkouts: Sequence[Checkout], progress: Callable[[str], object]) -> Iterator[dict[str, Any]]:
-        """A record for each way of scheduling and number of lanes, plain first."""
-        for mode in self.modes:
-            cases = [self._case(mode, count) for count in (1, *self.lanes)]
-            asked = Steady(rows=self.rows, steps=self.steps)
-            found = measure(cases, checkouts, self.rounds, lambda rig, _, asked=asked: rig.steady(asked), progress)
-            yield from (_record(case, cases[0], one, found) for case in cases for one in checkouts)
+    def cases(self, mode: str) -> Sequence[Case]:
+        return [
+            Case(
+                name=f"{mode}, {lanes}",
+                settings=Settings(
+                    model=self.model, rows=self.rows, lanes=lanes, mesh=MESH, asynchronous=mode == "async"
+                ),
+            )
+            for lanes in (1, *self.lanes)
+        ]
 
-    def _case(self, mode: str, lanes: int) -> Case:
-        settings = Settings(model=self.model, rows=self.rows, lanes=lanes, mesh=MESH, asynchronous=mode == "async")
-        return Case(name=f"{mode}, {lanes}", settings=settings)
-
-
-def _record(case: Case, plain: Case, checkout: Checkout, found: Rounds) -> dict[str, Any]:
-    timings, others = found[checkout.name, case.name], found[checkout.name, plain.name]
-    return {
-        "checkout": checkout.name,
-        "scheduling": case.name.partition(",")[0],
-        "lanes": case.settings.lanes,
-        "step_ms": middle([step_ms(timing) for timing in timings]),
-        "by_plain": ratio([step_ms(timing) for timing in timings], [step_ms(timing) for timing in others]),
-        "core_ms": middle([core_ms(timing) for timing in timings]),
-        "core_by_plain": ratio([core_ms(timing) for timing in timings], [core_ms(timing) for timing in others]),
-        "cpu_ms": middle([cpu_ms(timing) for timing in timings]),
-    }
+    def told(self, case: Case) -> dict[str, Any]:
+        return {"lanes": case.settings.lanes}
